@@ -1,0 +1,308 @@
+// Package ipvs keeps the kernel's virtual servers as wanted, by moby/ipvs. It
+// never decides who serves what; the one thing that it decides from what it
+// sees is when a real server that takes no new connections has drained.
+package ipvs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/state"
+	"golang.org/x/sys/unix"
+)
+
+// Limits bound the draining of real servers.
+type Limits struct {
+	// Listed is for an endpoint that the cluster still lists, Gone for one that
+	// it does not.
+	Listed, Gone time.Duration
+	// Settle is how long connections that are not established hold up a
+	// real server.
+	Settle time.Duration
+}
+
+// DefaultLimits are in force where nothing else is configured.
+var DefaultLimits = Limits{Listed: 10 * time.Minute, Gone: time.Minute, Settle: 2 * time.Second}
+
+// Timeouts are the kernel's connection time-outs in this namespace; 0 leaves a
+// value as it is.
+type Timeouts struct{ TCP, TCPFin, UDP time.Duration }
+
+// Config tells a Table what it cannot know.
+type Config struct {
+	Limits Limits
+	// Owned tells whether a virtual server found in the kernel is ours. It is
+	// asked in Read.
+	Owned func(state.ServerKey) bool
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Table is the layer of virtual servers and real servers.
+type Table struct {
+	kernel Kernel
+	config Config
+	have   map[state.ServerKey]*server
+}
+
+var _ state.Layer = (*Table)(nil)
+
+// Open opens IPVS in the calling thread's network namespace. It fails with
+// ErrNoIPVS where the kernel has none.
+func Open(c Config) (*Table, error) {
+	k, err := openKernel()
+	if err != nil {
+		return nil, err
+	}
+	return New(k, c), nil
+}
+
+// New returns a Table on a kernel.
+func New(k Kernel, c Config) *Table {
+	return &Table{kernel: k, config: c, have: map[state.ServerKey]*server{}}
+}
+
+// Read learns the kernel's virtual servers. One that was ours stays ours, even
+// where the record of that is lost.
+func (t *Table) Read(ctx context.Context) error {
+	servers, err := t.kernel.Servers()
+	if err != nil {
+		return fmt.Errorf("list virtual servers: %w", err)
+	}
+	have := make(map[state.ServerKey]*server, len(servers))
+	for _, s := range servers {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		before := t.have[s.Key]
+		ours := (before != nil && !before.foreign) || t.config.Owned(s.Key)
+		reals, err := t.readReals(s.Key, before)
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		have[s.Key] = &server{Server: s, reals: reals, foreign: !ours}
+	}
+	t.have = have
+	return nil
+}
+
+func (t *Table) readReals(key state.ServerKey, before *server) (map[netip.AddrPort]*realServer, error) {
+	list, err := t.kernel.Reals(key)
+	if err != nil {
+		return nil, fmt.Errorf("list real servers of %s: %w", key, err)
+	}
+	reals := make(map[netip.AddrPort]*realServer, len(list))
+	for _, r := range list {
+		rs := &realServer{weight: r.Weight}
+		if r.Weight == 0 {
+			rs.since = t.config.Now()
+			if before != nil && before.reals[r.At] != nil && !before.reals[r.At].since.IsZero() {
+				rs.since = before.reals[r.At].since
+			}
+		}
+		reals[r.At] = rs
+	}
+	return reals, nil
+}
+
+// Ensure creates and edits what takes new connections.
+func (t *Table) Ensure(ctx context.Context, want *state.Node, change *state.Change) ([]state.Op, error) {
+	var done []state.Op
+	var errs []error
+	for _, key := range t.keys(want, change) {
+		if err := ctx.Err(); err != nil {
+			return done, errors.Join(append(errs, err)...)
+		}
+		if _, failed := change.Failed[key]; failed {
+			continue
+		}
+		vs := want.VirtualServers[key]
+		if err := t.adopt(key, vs); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, op := range planEnsure(key, vs, t.have[key]) {
+			if err := t.run(op); err != nil {
+				errs = append(errs, err)
+				break
+			}
+			done = append(done, op)
+		}
+	}
+	return done, errors.Join(errs...)
+}
+
+// ErrForeign says that a wanted virtual server belongs to somebody else.
+var ErrForeign = errors.New("belongs to another program (its real servers are none of this Service's) and is left alone")
+
+// adopt takes over a virtual server that is wanted and not known to be ours,
+// where all of its real servers are wanted ones. Any other is somebody else's.
+func (t *Table) adopt(key state.ServerKey, want *state.VirtualServer) error {
+	have := t.have[key]
+	if want == nil || have == nil || !have.foreign {
+		return nil
+	}
+	for at := range have.reals {
+		if _, ok := want.Real[at]; !ok {
+			return &state.KeyError{Key: key, Err: fmt.Errorf("virtual server %s: %w", key, ErrForeign)}
+		}
+	}
+	have.foreign = false
+	return nil
+}
+
+// Prune drains and removes what is not wanted.
+func (t *Table) Prune(ctx context.Context, want *state.Node, change *state.Change) ([]state.Op, error) {
+	var done []state.Op
+	var errs []error
+	for _, key := range t.keys(want, change) {
+		if err := ctx.Err(); err != nil {
+			return done, errors.Join(append(errs, err)...)
+		}
+		have := t.have[key]
+		_, failed := change.Failed[key]
+		if have == nil || have.foreign || failed {
+			continue
+		}
+		ops, err := t.prune(key, want.VirtualServers[key], have)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		for _, op := range ops {
+			if err := t.run(op); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			done = append(done, op)
+		}
+	}
+	return done, errors.Join(errs...)
+}
+
+// prune plans for one virtual server. The kernel is asked for counts only where
+// a real server is not wanted.
+func (t *Table) prune(key state.ServerKey, want *state.VirtualServer, have *server) ([]Op, error) {
+	if want == nil {
+		return []Op{{verb: delServer, server: Server{Key: key}}}, nil
+	}
+	if !have.surplus(want) {
+		return nil, nil
+	}
+	list, err := t.kernel.Reals(key)
+	if err != nil && !gone(err) {
+		return nil, &state.KeyError{Key: key, Err: fmt.Errorf("list real servers of %s: %w", key, err)}
+	}
+	seen := make(map[netip.AddrPort]Real, len(list))
+	for _, r := range list {
+		seen[r.At] = r
+	}
+	return planPrune(key, want, have, seen, t.config.Limits, t.config.Now()), nil
+}
+
+// surplus tells whether some real server shall take no new connections.
+func (s *server) surplus(want *state.VirtualServer) bool {
+	for at := range s.reals {
+		if want.Real[at] == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// keys lists what the change names, in order.
+func (t *Table) keys(want *state.Node, change *state.Change) []state.ServerKey {
+	named := change.Servers
+	if change.All {
+		named = make(map[state.ServerKey]struct{}, len(want.VirtualServers))
+		for k := range want.VirtualServers {
+			named[k] = struct{}{}
+		}
+		for k := range t.have {
+			named[k] = struct{}{}
+		}
+	}
+	return sortedKeys(named)
+}
+
+// run carries out one operation and keeps the belief in step.
+func (t *Table) run(op Op) error {
+	err := t.call(op)
+	if err != nil {
+		err = fmt.Errorf("ipvs %s: %w", op, explain(err, op))
+		return &state.KeyError{Key: op.server.Key, Err: err}
+	}
+	t.believe(op)
+	return nil
+}
+
+// call sends the request. What is there already is edited, what is gone
+// already needs no removal.
+func (t *Table) call(op Op) error {
+	key := op.server.Key
+	switch op.verb {
+	case addServer:
+		if err := t.kernel.AddServer(op.server); !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+		return t.kernel.EditServer(op.server)
+	case editServer:
+		return t.kernel.EditServer(op.server)
+	case delServer:
+		if err := t.kernel.DelServer(key); !gone(err) {
+			return err
+		}
+		return nil
+	case addReal:
+		if err := t.kernel.AddReal(key, op.real); !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+		return t.kernel.EditReal(key, op.real)
+	case editReal:
+		return t.kernel.EditReal(key, op.real)
+	}
+	if err := t.kernel.DelReal(key, op.real.At); !gone(err) {
+		return err
+	}
+	return nil
+}
+
+// believe notes what a successful operation did.
+func (t *Table) believe(op Op) {
+	key := op.server.Key
+	have := t.have[key]
+	switch op.verb {
+	case addServer:
+		t.have[key] = &server{Server: op.server, reals: map[netip.AddrPort]*realServer{}}
+	case editServer:
+		have.Server = op.server
+	case delServer:
+		delete(t.have, key)
+	case addReal:
+		have.reals[op.real.At] = &realServer{weight: op.real.Weight}
+	case editReal:
+		rs := &realServer{weight: op.real.Weight}
+		if rs.weight == 0 {
+			rs.since = t.config.Now()
+		}
+		have.reals[op.real.At] = rs
+	case delReal:
+		delete(have.reals, op.real.At)
+	}
+}
+
+// explain adds the remedy to errors that have one.
+func explain(err error, op Op) error {
+	if op.verb <= editServer && errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("%w: the kernel has no scheduler %q (module ip_vs_%s)", err, op.server.Scheduler, op.server.Scheduler)
+	}
+	if errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("%w: the capability NET_ADMIN is missing", err)
+	}
+	return err
+}

@@ -1,0 +1,299 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/desired"
+	"github.com/kube-ipvs/kube-ipvs/state"
+	"go.uber.org/zap"
+)
+
+// pass brings the kernel in step once: observe, decide, create, prune, report.
+func (p *Proxy) pass(ctx context.Context) {
+	began := p.Now()
+	whole := p.schedule.due(began)
+	r := Pass{At: began, Whole: whole, Done: map[string]int{}}
+	var rules bool
+	if whole {
+		rules, r.Err = p.read(ctx)
+	}
+	services := p.decide(whole)
+	change := p.pending
+	if whole {
+		change.Merge(&p.unclean)
+	}
+	change.All = whole
+	if r.Err == nil {
+		r.Err = p.apply(ctx, &change, rules, &r)
+	}
+	p.carry(&change, whole, r.Err)
+	if r.Err == nil {
+		p.settleRules(ctx, rules)
+	}
+	p.finish(&r, whole, services)
+}
+
+// carry keeps what a failed pass named until a whole pass succeeds.
+func (p *Proxy) carry(change *state.Change, whole bool, err error) {
+	p.pending = state.Change{}
+	switch {
+	case err != nil:
+		change.All, change.Failed = false, nil
+		p.unclean.Merge(change)
+	case whole:
+		p.unclean = state.Change{}
+	}
+}
+
+// read learns what the kernel holds. The rules cost processes, so they are
+// read only if they may have changed.
+func (p *Proxy) read(ctx context.Context) (rules bool, err error) {
+	if err := p.Layers.Sets.Read(ctx); err != nil {
+		return false, fmt.Errorf("read sets: %w", err)
+	}
+	rules = p.rulesDue || p.rulesTouched(ctx)
+	if rules {
+		if err := p.Layers.Rules.Read(ctx); err != nil {
+			return rules, fmt.Errorf("read iptables: %w", err)
+		}
+	}
+	if err := p.Layers.VIPs.Read(ctx); err != nil {
+		return rules, fmt.Errorf("read addresses: %w", err)
+	}
+	if err := p.Layers.Servers.Read(ctx); err != nil {
+		return rules, fmt.Errorf("read IPVS: %w", err)
+	}
+	return rules, nil
+}
+
+// decide works out the shares of the touched Services and gathers what the
+// layers must look at. It returns the Services whose problems may have changed.
+func (p *Proxy) decide(whole bool) map[state.Name]struct{} {
+	touched := map[state.Name]struct{}{}
+	for name := range p.dirty {
+		p.note(name, touched)
+		share := p.share(name)
+		change, lost := p.index.Replace(name, share)
+		p.pending.Merge(change)
+		p.retire(lost)
+		p.note(name, touched)
+	}
+	clear(p.dirty)
+	if whole {
+		p.retire(p.unclaimed())
+	}
+	for _, key := range p.index.Retired() {
+		if p.Layers.Servers.Empty(key) {
+			p.pending.Merge(p.index.Release(key))
+		}
+	}
+	drains, _, _ := p.Layers.Servers.Draining()
+	for _, key := range drains {
+		p.pending.Server(key)
+	}
+	return touched
+}
+
+// note adds a Service and those that claim the same keys.
+func (p *Proxy) note(name state.Name, touched map[state.Name]struct{}) {
+	touched[name] = struct{}{}
+	for _, rival := range p.index.Rivals(name) {
+		touched[rival] = struct{}{}
+	}
+}
+
+// share works out what a Service does to the node, nil if there is none.
+func (p *Proxy) share(name state.Name) *desired.Share {
+	svc := p.view.cluster.Services[name]
+	if svc == nil {
+		return nil
+	}
+	return desired.Compile(svc, p.view.cluster.Slices[name], p.view.self, p.Options, p.index.Mark(name))
+}
+
+// unclaimed lists the virtual servers of ours that no Service claims, such as
+// those of a Service that went while no proxy ran.
+func (p *Proxy) unclaimed() []state.ServerKey {
+	want := p.index.Want().VirtualServers
+	return slices.DeleteFunc(p.Layers.Servers.Keys(), func(k state.ServerKey) bool {
+		_, wanted := want[k]
+		return wanted
+	})
+}
+
+// retire keeps lost keys in place as long as they have open connections. Those
+// of a node address that the node no longer has are given up.
+func (p *Proxy) retire(lost []state.ServerKey) {
+	for _, key := range lost {
+		_, bound := p.Layers.VIPs.Addresses()[key.Addr]
+		if key.Mark == 0 && !bound && !slices.Contains(p.view.self.Addresses, key.Addr) {
+			continue
+		}
+		open, err := p.Layers.Servers.Open(key)
+		if err != nil {
+			p.Log.Warn("cannot count connections; the virtual server goes at once", zap.Stringer("server", key), zap.Error(err))
+		}
+		if open {
+			p.pending.Merge(p.index.Retire(key, bound))
+		}
+	}
+}
+
+// apply has the layers create in one direction and prune in the other. A layer
+// that failed as a whole ends the pass: nothing may become reachable without
+// what stands before it, and nothing is removed because of an error. A single
+// key that failed is left out from there on.
+func (p *Proxy) apply(ctx context.Context, change *state.Change, rules bool, r *Pass) error {
+	type step struct {
+		name string
+		do   func(context.Context, *state.Node, *state.Change) ([]state.Op, error)
+	}
+	l := p.Layers
+	steps := []step{
+		{"sets", l.Sets.Ensure}, {"rules", l.Rules.Ensure}, {"servers", l.Servers.Ensure}, {"addresses", l.VIPs.Ensure},
+		{"addresses", l.VIPs.Prune}, {"servers", l.Servers.Prune}, {"rules", l.Rules.Prune}, {"sets", l.Sets.Prune},
+		{"flows", l.Flows.Clean},
+	}
+	var errs []error
+	for _, s := range steps {
+		if s.name == "rules" && !rules {
+			continue
+		}
+		looked := change
+		if s.name == "flows" {
+			looked = p.flows(change)
+		}
+		done, err := s.do(ctx, p.index.Want(), looked)
+		r.Done[s.name] += len(done)
+		p.logOps(s.name, done)
+		if err == nil {
+			continue
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
+		if !change.Fails(err) {
+			return errors.Join(errs...)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// flows narrows a change for the cleaning of flows: a whole pass looks at all
+// of them only the first time, since a dump of all flows is costly and they
+// can only go stale by a change.
+func (p *Proxy) flows(change *state.Change) *state.Change {
+	if !p.started {
+		return change
+	}
+	narrow := *change
+	narrow.All = false
+	return &narrow
+}
+
+// rulesTouched tells whether fewer rules name our sets than did when the rules
+// were in place: somebody flushed them.
+func (p *Proxy) rulesTouched(ctx context.Context) bool {
+	now, err := p.Layers.Sets.References(ctx)
+	if err != nil {
+		return true
+	}
+	for set, n := range p.references {
+		if now[set] < n {
+			p.Log.Info("iptables rules of ours are gone; restoring them")
+			return true
+		}
+	}
+	return false
+}
+
+// settleRules remembers how many rules name each set, once they are in place.
+func (p *Proxy) settleRules(ctx context.Context, rules bool) {
+	if !rules {
+		return
+	}
+	p.rulesDue = false
+	p.rulesAt = p.Now()
+	refs, err := p.Layers.Sets.References(ctx)
+	if err != nil {
+		p.rulesDue = true
+		return
+	}
+	p.references = refs
+}
+
+// finish notes the outcome and tells the observer.
+func (p *Proxy) finish(r *Pass, whole bool, services map[state.Name]struct{}) {
+	now := p.Now()
+	r.Took = now.Sub(r.At)
+	if errs := p.Layers.Checks.Sync(p.index.Want().Checks); len(errs) > 0 {
+		for name, err := range errs {
+			p.Log.Warn("health-check node port", zap.Stringer("service", name), zap.Error(err))
+		}
+	}
+	p.schedule.done(now, whole, r.Err != nil, r.Took)
+	if whole && now.Sub(p.rulesAt) >= p.Period {
+		p.rulesDue = true
+	}
+	_, draining, wait := p.Layers.Servers.Draining()
+	p.schedule.drainsAt = time.Time{}
+	if draining > 0 || len(p.index.Retired()) > 0 {
+		p.schedule.drainsAt = now.Add(wait)
+	}
+	r.Draining = draining
+	r.Servers, r.Reals = p.Layers.Servers.Counts()
+	r.Services = len(p.view.cluster.Services)
+	r.NoLocal = p.index.NoLocal()
+	if r.Err == nil {
+		r.Triggered = p.triggers.take()
+		p.started = p.started || whole
+	}
+	p.logPass(r)
+	p.Observer.Synced(*r)
+	for name := range services {
+		p.reportProblems(name)
+	}
+}
+
+func (p *Proxy) reportProblems(name state.Name) {
+	svc := p.view.cluster.Services[name]
+	if svc == nil {
+		p.Observer.Problems(name, nil)
+		return
+	}
+	p.Observer.Problems(name, p.index.Problems(svc))
+}
+
+func (p *Proxy) logOps(layer string, done []state.Op) {
+	if !p.Log.Core().Enabled(zap.DebugLevel) {
+		return
+	}
+	for _, op := range done {
+		p.Log.Debug("done", zap.String("layer", layer), zap.Stringer("operation", op))
+	}
+}
+
+// logPass writes one line for a pass that changed something or failed, none for
+// one that found everything as wanted.
+func (p *Proxy) logPass(r *Pass) {
+	total := 0
+	for _, n := range r.Done {
+		total += n
+	}
+	fields := []zap.Field{
+		zap.Bool("whole", r.Whole), zap.Duration("took", r.Took), zap.Any("operations", r.Done),
+		zap.Int("servers", r.Servers), zap.Int("real-servers", r.Reals), zap.Int("draining", r.Draining),
+	}
+	switch {
+	case r.Err != nil && r.Err.Error() != p.complaint:
+		p.complaint = r.Err.Error()
+		p.Log.Error("the node is not as wanted; trying again until it is", append(fields, zap.Error(r.Err))...)
+	case r.Err == nil && p.complaint != "" && r.Whole:
+		p.complaint = ""
+		p.Log.Info("the node is as wanted again", fields...)
+	case total > 0:
+		p.Log.Info("changed", fields...)
+	}
+}

@@ -1,0 +1,194 @@
+// Package proxy runs the loop: it takes what the sources see, lets desired
+// work out what the node shall hold and has the layers bring the kernel there,
+// in order, again after an error, and from time to time as a whole. It holds
+// no rule about Services and touches no kernel itself.
+package proxy
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/desired"
+	"github.com/kube-ipvs/kube-ipvs/state"
+	"go.uber.org/zap"
+)
+
+// Sets is the layer of ipsets.
+type Sets interface {
+	state.Layer
+	// Entries returns the members that a set is believed to have.
+	Entries(set string) map[state.Entry]uint32
+	// References counts, for each set of ours, the rules that name it. It costs
+	// one short dump.
+	References(context.Context) (map[string]int, error)
+}
+
+// Servers is the layer of virtual servers.
+type Servers interface {
+	state.Layer
+	Keys() []state.ServerKey
+	Open(state.ServerKey) (bool, error)
+	Empty(state.ServerKey) bool
+	Draining() (keys []state.ServerKey, reals int, wait time.Duration)
+	Counts() (servers, reals int)
+}
+
+// VIPs is the layer of addresses on the proxy's device.
+type VIPs interface {
+	state.Layer
+	// Addresses returns what is believed to be bound.
+	Addresses() map[netip.Addr]struct{}
+}
+
+// Flows cleans up after UDP real servers that are gone.
+type Flows interface {
+	Clean(ctx context.Context, want *state.Node, change *state.Change) ([]state.Op, error)
+}
+
+// Checks serves the health-check node ports.
+type Checks interface {
+	// Sync opens and closes ports; it returns what could not be opened, by
+	// Service.
+	Sync(map[state.Name]state.HealthCheck) map[state.Name]error
+}
+
+// Layers are the parts of the node's state, in the order in which they are
+// created.
+type Layers struct {
+	Sets    Sets
+	Rules   state.Layer
+	Servers Servers
+	VIPs    VIPs
+	Flows   Flows
+	Checks  Checks
+}
+
+// Observer is told what the loop does.
+type Observer interface {
+	// Queued says that something waits to be programmed.
+	Queued(at time.Time)
+	// Synced reports a pass. Its error is nil if everything that was wanted is
+	// in force.
+	Synced(Pass)
+	// Problems replaces what is wrong with a Service.
+	Problems(state.Name, []desired.Problem)
+	// Eligible says whether load balancers may send to this node.
+	Eligible(bool)
+}
+
+// Pass describes one pass of the loop.
+type Pass struct {
+	At    time.Time
+	Took  time.Duration
+	Whole bool // everything was read and compared
+	// Done counts the operations by layer; Err joins what went wrong.
+	Done map[string]int
+	Err  error
+	// Services, Servers, Reals and Draining count what the node holds.
+	Services, Servers, Reals, Draining int
+	NoLocal                            map[desired.Policy]int
+	// Triggered holds the trigger times of the slices that the pass applied.
+	Triggered map[state.Family][]time.Time
+}
+
+// Config is what a Proxy needs.
+type Config struct {
+	Log     *zap.Logger
+	Node    string
+	Options *desired.Options
+	Layers  Layers
+	// Period is the longest time between two comparisons of everything, Least
+	// the shortest time between two passes.
+	Period, Least time.Duration
+	Now           func() time.Time
+	Observer      Observer
+}
+
+// Proxy keeps one node's kernel in step with the cluster. One goroutine, that
+// of Run, owns it; the sources speak to its Sink.
+type Proxy struct {
+	Config
+	inbox *inbox
+	view  *view
+	index *desired.Index
+
+	dirty   map[state.Name]struct{} // Services whose share must be worked out
+	pending state.Change            // what the layers have not been shown yet
+	unclean state.Change            // what failed passes named; its flows are still to be cleaned
+	triggers
+	schedule
+	references map[string]int // of the sets by our rules, once they are in place
+	rulesDue   bool
+	rulesAt    time.Time
+	started    bool   // the first whole pass has succeeded
+	complaint  string // the error that was logged last
+}
+
+// New returns a Proxy that waits for Run.
+func New(c Config) *Proxy {
+	v := newView(c.Node)
+	return &Proxy{
+		Config: c, inbox: newInbox(), view: v, index: desired.NewIndex(c.Options, v.self),
+		dirty: map[state.Name]struct{}{}, rulesDue: true,
+		schedule: schedule{whole: true, period: c.Period, least: c.Least},
+	}
+}
+
+// Sink returns where the sources put what they see.
+func (p *Proxy) Sink() state.Sink { return p.inbox }
+
+// Run works until the context ends. It leaves the kernel as it is.
+func (p *Proxy) Run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.inbox.signal:
+		case <-timer.C:
+		}
+		timer.Reset(p.turn(ctx))
+	}
+}
+
+// turn takes in what came and makes a pass if one is due. It returns how long
+// to sleep if nothing comes.
+func (p *Proxy) turn(ctx context.Context) time.Duration {
+	batch, synced := p.inbox.take()
+	p.absorb(batch)
+	if !synced {
+		return time.Hour
+	}
+	now := p.Now()
+	if wait := p.schedule.wait(now, len(p.dirty) > 0 || !p.pending.Empty()); wait > 0 {
+		return wait
+	}
+	p.pass(ctx)
+	return p.schedule.wait(p.Now(), false)
+}
+
+// absorb notes what a batch touches.
+func (p *Proxy) absorb(b batch) {
+	touched, moved := p.view.absorb(b)
+	if moved {
+		p.rulesDue = p.index.SetSelf(p.view.self) || p.rulesDue
+		p.schedule.whole = true
+		for name := range p.view.cluster.Services {
+			touched[name] = struct{}{}
+		}
+	}
+	if len(b.disturbed) > 0 {
+		p.schedule.whole = true
+		p.Log.Debug("kernel state was touched by somebody", zap.Strings("what", b.disturbed))
+	}
+	if len(touched) > 0 {
+		p.Observer.Queued(p.Now())
+	}
+	for name := range touched {
+		p.dirty[name] = struct{}{}
+	}
+	p.triggers.note(b)
+	p.Observer.Eligible(p.view.eligible())
+}
