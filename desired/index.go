@@ -331,13 +331,29 @@ func (x *Index) Bound(key state.ServerKey) bool {
 	return f != nil && f.bind
 }
 
-// Owner returns the Service and port whose frontend is in force at a key.
+// Owner returns the Service and port whose frontend is in force at a key, or
+// that a mark leads to.
 func (x *Index) Owner(key state.ServerKey) (state.Name, string, bool) {
+	if k, ok := x.marks.taken[key.Mark]; ok && key.Mark != 0 {
+		return k.service, x.portName(k), true
+	}
 	f := x.force[key]
 	if f == nil || f.retired {
 		return state.Name{}, "", false
 	}
 	return f.Service, f.Port, true
+}
+
+// portName looks up the present name of a port that has a mark.
+func (x *Index) portName(k portKey) string {
+	if share := x.shares[k.service]; share != nil {
+		for _, f := range share.Fronts {
+			if f.class != nodePort && f.Key.Protocol == k.protocol && f.Key.Port == k.number {
+				return f.Port
+			}
+		}
+	}
+	return ""
 }
 
 // Problems lists what is wrong with a Service, with the keys that another

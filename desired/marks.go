@@ -59,3 +59,6 @@ func (m *marks) forget(service state.Name) {
 		}
 	}
 }
+
+// OurMark tells whether a packet mark is one of those that we hand out.
+func OurMark(mark uint32) bool { return mark&markMask == markBlock }

@@ -26,10 +26,11 @@ type Options struct {
 	Detector    Detector
 	// NodePorts says on which of the node's addresses NodePorts are served.
 	NodePorts NodePortAddresses
+	// IgnoreExternalIPs takes spec.externalIPs for empty (feature gate
+	// AllowServiceExternalIPs off).
+	IgnoreExternalIPs bool
 	// AnswerPing lets the node answer echo requests to Service addresses.
 	AnswerPing bool
-	// Device is the name of the dummy device that carries Service addresses.
-	Device string
 }
 
 // Detector tells local pods from everybody else by a packet's source. The

@@ -115,7 +115,9 @@ func (c *compiler) readAddresses() {
 		}
 	}
 	c.ingress = c.servable(c.addresses("status.loadBalancer.ingress", ingress))
-	c.externalIPs = c.servable(c.addresses("spec.externalIPs", c.svc.ExternalIPs))
+	if !c.opts.IgnoreExternalIPs {
+		c.externalIPs = c.servable(c.addresses("spec.externalIPs", c.svc.ExternalIPs))
+	}
 }
 
 func (c *compiler) addresses(field string, texts []string) map[state.Family][]netip.Addr {

@@ -17,6 +17,8 @@ type Fake struct {
 	servers    map[state.ServerKey]*fakeServer
 	timeouts   Timeouts
 	schedulers []string
+	// Fault, if set, is asked before every call; its error is the call's.
+	Fault func(call string) error
 	// Writes counts the requests that changed something, Reads the dumps.
 	Writes, Reads int
 }
@@ -39,6 +41,9 @@ func NewFake() *Fake {
 
 // Servers lists the virtual servers.
 func (f *Fake) Servers() ([]Server, error) {
+	if err := f.fault("Servers"); err != nil {
+		return nil, err
+	}
 	f.Reads++
 	var list []Server
 	for _, s := range f.servers {
@@ -49,6 +54,9 @@ func (f *Fake) Servers() ([]Server, error) {
 
 // Reals lists the real servers of a virtual server.
 func (f *Fake) Reals(key state.ServerKey) ([]Real, error) {
+	if err := f.fault("Reals"); err != nil {
+		return nil, err
+	}
 	f.Reads++
 	s, ok := f.servers[key]
 	if !ok {
@@ -63,6 +71,9 @@ func (f *Fake) Reals(key state.ServerKey) ([]Real, error) {
 
 // AddServer creates a virtual server.
 func (f *Fake) AddServer(s Server) error {
+	if err := f.fault("AddServer"); err != nil {
+		return err
+	}
 	if _, ok := f.servers[s.Key]; ok {
 		return unix.EEXIST
 	}
@@ -83,6 +94,9 @@ func (f *Fake) valid(s Server) error {
 
 // EditServer changes the scheduler, flags and time-out of a virtual server.
 func (f *Fake) EditServer(s Server) error {
+	if err := f.fault("EditServer"); err != nil {
+		return err
+	}
 	have, ok := f.servers[s.Key]
 	if !ok {
 		return unix.ESRCH
@@ -97,6 +111,9 @@ func (f *Fake) EditServer(s Server) error {
 
 // DelServer removes a virtual server with its real servers.
 func (f *Fake) DelServer(key state.ServerKey) error {
+	if err := f.fault("DelServer"); err != nil {
+		return err
+	}
 	if _, ok := f.servers[key]; !ok {
 		return unix.ESRCH
 	}
@@ -107,6 +124,9 @@ func (f *Fake) DelServer(key state.ServerKey) error {
 
 // AddReal adds a real server.
 func (f *Fake) AddReal(key state.ServerKey, r Real) error {
+	if err := f.fault("AddReal"); err != nil {
+		return err
+	}
 	s, ok := f.servers[key]
 	if !ok {
 		return unix.ESRCH
@@ -122,6 +142,9 @@ func (f *Fake) AddReal(key state.ServerKey, r Real) error {
 
 // EditReal changes the weight of a real server.
 func (f *Fake) EditReal(key state.ServerKey, r Real) error {
+	if err := f.fault("EditReal"); err != nil {
+		return err
+	}
 	s, ok := f.servers[key]
 	if !ok {
 		return unix.ESRCH
@@ -137,6 +160,9 @@ func (f *Fake) EditReal(key state.ServerKey, r Real) error {
 
 // DelReal removes a real server.
 func (f *Fake) DelReal(key state.ServerKey, at netip.AddrPort) error {
+	if err := f.fault("DelReal"); err != nil {
+		return err
+	}
 	s, ok := f.servers[key]
 	if !ok {
 		return unix.ESRCH
@@ -157,6 +183,13 @@ func (f *Fake) SetTimeouts(t Timeouts) error {
 	f.Writes++
 	f.timeouts = f.timeouts.with(t)
 	return nil
+}
+
+func (f *Fake) fault(call string) error {
+	if f.Fault == nil {
+		return nil
+	}
+	return f.Fault(call)
 }
 
 // Connections sets the connection counts of a real server, as traffic would.

@@ -150,7 +150,7 @@ func (t *Table) adopt(key state.ServerKey, want *state.VirtualServer) error {
 	}
 	for at := range have.reals {
 		if _, ok := want.Real[at]; !ok {
-			return &state.KeyError{Key: key, Err: fmt.Errorf("virtual server %s: %w", key, ErrForeign)}
+			return state.FailKey(key, fmt.Errorf("virtual server %s: %w", key, ErrForeign))
 		}
 	}
 	have.foreign = false
@@ -196,7 +196,7 @@ func (t *Table) prune(key state.ServerKey, want *state.VirtualServer, have *serv
 	}
 	list, err := t.kernel.Reals(key)
 	if err != nil && !gone(err) {
-		return nil, &state.KeyError{Key: key, Err: fmt.Errorf("list real servers of %s: %w", key, err)}
+		return nil, state.FailKey(key, fmt.Errorf("list real servers of %s: %w", key, err))
 	}
 	seen := make(map[netip.AddrPort]Real, len(list))
 	for _, r := range list {
@@ -235,7 +235,7 @@ func (t *Table) run(op Op) error {
 	err := t.call(op)
 	if err != nil {
 		err = fmt.Errorf("ipvs %s: %w", op, explain(err, op))
-		return &state.KeyError{Key: op.server.Key, Err: err}
+		return state.FailKey(op.server.Key, err)
 	}
 	t.believe(op)
 	return nil

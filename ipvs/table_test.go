@@ -232,43 +232,6 @@ func TestOneEndpointCostsOneRequest(t *testing.T) {
 	}
 }
 
-// faulty fails one call in ten.
-type faulty struct {
-	Kernel
-	rand *rand.Rand
-	on   bool
-}
-
-func (f *faulty) fails() bool { return f.on && f.rand.IntN(10) == 0 }
-
-func (f *faulty) AddServer(s Server) error {
-	if f.fails() {
-		return unix.ENOMEM
-	}
-	return f.Kernel.AddServer(s)
-}
-
-func (f *faulty) AddReal(k state.ServerKey, r Real) error {
-	if f.fails() {
-		return unix.ENOMEM
-	}
-	return f.Kernel.AddReal(k, r)
-}
-
-func (f *faulty) EditReal(k state.ServerKey, r Real) error {
-	if f.fails() {
-		return unix.EINTR
-	}
-	return f.Kernel.EditReal(k, r)
-}
-
-func (f *faulty) Reals(k state.ServerKey) ([]Real, error) {
-	if f.fails() {
-		return nil, unix.EINTR
-	}
-	return f.Kernel.Reals(k)
-}
-
 func TestSameStateOnceFaultsStop(t *testing.T) {
 	servers := map[state.ServerKey]*state.VirtualServer{}
 	for i := range 50 {
@@ -278,8 +241,14 @@ func TestSameStateOnceFaultsStop(t *testing.T) {
 	sync(t, New(clean, testConfig(nil)), node(servers))
 
 	fake := NewFake()
-	kernel := &faulty{Kernel: fake, rand: rand.New(rand.NewPCG(1, 2)), on: true}
-	table := New(kernel, testConfig(nil))
+	random := rand.New(rand.NewPCG(1, 2))
+	fake.Fault = func(string) error {
+		if random.IntN(10) == 0 {
+			return unix.ENOMEM
+		}
+		return nil
+	}
+	table := New(fake, testConfig(nil))
 	failed := 0
 	for range 5 {
 		if err := errors.Join(pass(table, node(servers)), pass(table, node(nil))); err != nil {
@@ -289,7 +258,7 @@ func TestSameStateOnceFaultsStop(t *testing.T) {
 	if failed == 0 {
 		t.Fatal("no fault came up")
 	}
-	kernel.on = false
+	fake.Fault = nil
 	must(t, pass(table, node(servers)))
 	if fake.Save() != clean.Save() {
 		t.Errorf("want\n%s\ngot\n%s", clean.Save(), fake.Save())

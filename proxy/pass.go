@@ -237,12 +237,7 @@ func (p *Proxy) finish(r *Pass, whole bool, services map[state.Name]struct{}) {
 	if whole && now.Sub(p.rulesAt) >= p.Period {
 		p.rulesDue = true
 	}
-	_, draining, wait := p.Layers.Servers.Draining()
-	p.schedule.drainsAt = time.Time{}
-	if draining > 0 || len(p.index.Retired()) > 0 {
-		p.schedule.drainsAt = now.Add(wait)
-	}
-	r.Draining = draining
+	r.Draining = p.awaitDrains(now)
 	r.Servers, r.Reals = p.Layers.Servers.Counts()
 	r.Services = len(p.view.cluster.Services)
 	r.NoLocal = p.index.NoLocal()
@@ -255,6 +250,21 @@ func (p *Proxy) finish(r *Pass, whole bool, services map[state.Name]struct{}) {
 	for name := range services {
 		p.reportProblems(name)
 	}
+}
+
+// awaitDrains notes when to look at draining real servers again: at once if a
+// retired virtual server has lost its last one. It returns how many drain.
+func (p *Proxy) awaitDrains(now time.Time) int {
+	_, draining, wait := p.Layers.Servers.Draining()
+	p.schedule.drainsAt = time.Time{}
+	retired := p.index.Retired()
+	if draining > 0 || len(retired) > 0 {
+		p.schedule.drainsAt = now.Add(wait)
+	}
+	if slices.ContainsFunc(retired, p.Layers.Servers.Empty) {
+		p.schedule.drainsAt = now
+	}
+	return draining
 }
 
 func (p *Proxy) reportProblems(name state.Name) {

@@ -110,6 +110,7 @@ type Config struct {
 type Proxy struct {
 	Config
 	inbox *inbox
+	asks  chan func()
 	view  *view
 	index *desired.Index
 
@@ -129,7 +130,7 @@ type Proxy struct {
 func New(c Config) *Proxy {
 	v := newView(c.Node)
 	return &Proxy{
-		Config: c, inbox: newInbox(), view: v, index: desired.NewIndex(c.Options, v.self),
+		Config: c, inbox: newInbox(), asks: make(chan func()), view: v, index: desired.NewIndex(c.Options, v.self),
 		dirty: map[state.Name]struct{}{}, rulesDue: true,
 		schedule: schedule{whole: true, period: c.Period, least: c.Least},
 	}
@@ -146,6 +147,9 @@ func (p *Proxy) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case ask := <-p.asks:
+			ask()
+			continue
 		case <-p.inbox.signal:
 		case <-timer.C:
 		}

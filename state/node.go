@@ -283,7 +283,9 @@ func (c *Change) Fails(err error) bool {
 	if c.Failed == nil {
 		c.Failed = map[ServerKey]struct{}{}
 	}
-	c.Failed[at.Key] = struct{}{}
+	for _, k := range at.Keys {
+		c.Failed[k] = struct{}{}
+	}
 	return true
 }
 
@@ -303,11 +305,14 @@ func (c *Change) FailedAddress(a netip.Addr) bool {
 	return false
 }
 
-// KeyError is an error of a layer that concerns one key alone.
+// KeyError is an error of a layer that concerns some keys alone.
 type KeyError struct {
-	Key ServerKey
-	Err error
+	Keys []ServerKey
+	Err  error
 }
+
+// FailKey returns an error that concerns one key alone.
+func FailKey(k ServerKey, err error) error { return &KeyError{Keys: []ServerKey{k}, Err: err} }
 
 // Error returns the text of the error itself, which names the key already.
 func (e *KeyError) Error() string { return e.Err.Error() }
@@ -343,8 +348,8 @@ type Op interface{ String() string }
 // what is wanted. Both look only at the keys that the change names, or at
 // everything where it says All. They carry on after an error with the other
 // keys and return the operations that succeeded and all errors joined. What
-// already is as wanted costs no operation. An error that concerns one key
-// alone is a KeyError; any other means that the layer as a whole failed.
+// already is as wanted costs no operation. An error that concerns some
+// keys alone is a KeyError; any other means that the layer as a whole failed.
 type Layer interface {
 	// Read learns what the kernel holds.
 	Read(context.Context) error

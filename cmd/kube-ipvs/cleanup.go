@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+	"github.com/kube-ipvs/kube-ipvs/iptables"
+	"github.com/kube-ipvs/kube-ipvs/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/state"
+	"github.com/kube-ipvs/kube-ipvs/vip"
+	"go.uber.org/zap"
+)
+
+// cleanup removes what is ours and nothing else: rules first, since they name
+// the sets; then the virtual servers, which the sets and the device tell from
+// those of others; then the device and the sets. It may be repeated.
+func cleanup(ctx context.Context, log *zap.Logger) error {
+	sets, err := ipset.Open()
+	if err != nil {
+		return err
+	}
+	vips, err := vip.Open(vip.DefaultDevice)
+	if err != nil {
+		return err
+	}
+	servers, err := ipvs.Open(ipvs.Config{Limits: ipvs.DefaultLimits, Owned: owned(sets, vips), Now: time.Now})
+	switch {
+	case errors.Is(err, ipvs.ErrNoIPVS):
+		servers = nil
+	case err != nil:
+		return err
+	}
+	var errs []error
+	step := func(what string, do func(context.Context) ([]state.Op, error)) {
+		done, err := do(ctx)
+		if len(done) > 0 {
+			log.Info("removed", zap.String("what", what), zap.Int("operations", len(done)))
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("clean up %s: %w", what, err))
+		}
+	}
+	for _, read := range []func(context.Context) error{sets.Read, vips.Read} {
+		if err := read(ctx); err != nil {
+			return fmt.Errorf("clean up: %w", err)
+		}
+	}
+	step("iptables rules", func(ctx context.Context) ([]state.Op, error) { return iptables.Remove(ctx, "") })
+	if servers != nil {
+		step("virtual servers", func(ctx context.Context) ([]state.Op, error) { return removeServers(ctx, servers) })
+	}
+	if len(errs) == 0 {
+		// These tell which virtual servers are ours, so they go last.
+		step("device", vips.Remove)
+		step("sets", sets.Destroy)
+	}
+	return errors.Join(errs...)
+}
+
+func removeServers(ctx context.Context, servers *ipvs.Table) ([]state.Op, error) {
+	if err := servers.Read(ctx); err != nil {
+		return nil, err
+	}
+	return servers.Prune(ctx, state.NewNode(), &state.Change{All: true})
+}
