@@ -32,7 +32,7 @@ type node struct {
 
 // probeTime bounds the checks at the start, so that a wrong node says so at
 // once.
-const probeTime = 5 * time.Second
+const probeTime = 30 * time.Second
 
 // prepare checks that the kernel has everything that is needed, before anything
 // on the node is changed, and sets the sysctls.
