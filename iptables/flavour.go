@@ -64,6 +64,9 @@ func Detect(ctx context.Context, name string) (Flavour, string, error) {
 		errs  []error
 	)
 	for _, n := range names {
+		if n == Plain && len(found) > 0 {
+			break // it is another name of one of those
+		}
 		s := examine(ctx, n)
 		errs = append(errs, s.err)
 		if len(s.Families) > 0 {

@@ -195,7 +195,7 @@ func TestSameStateOnceFaultsStop(t *testing.T) {
 
 	for seed := range uint64(20) {
 		k := newKernel()
-		k.sets.Fault, k.vips.Fault, k.servers.Fault, k.rules.Fail = oneInTen(seed), oneInTen(seed+1), oneInTen(seed+2), oneInTen(seed+3)
+		k.sets.Fault, k.vips.Fault, k.servers.Fault, k.rules.Fault = oneInTen(seed), oneInTen(seed+1), oneInTen(seed+2), oneInTen(seed+3)
 		r := k.start(testOptions())
 		r.proxy.Sink().SetService(service())
 		for _, endpoints := range [][]string{{"10.244.1.11!"}, {}, {"10.244.2.11"}, {"10.244.1.11!", "10.244.2.11"}} {
@@ -205,7 +205,7 @@ func TestSameStateOnceFaultsStop(t *testing.T) {
 				r.settle()
 			}
 		}
-		k.sets.Fault, k.vips.Fault, k.servers.Fault, k.rules.Fail = nil, nil, nil, nil
+		k.sets.Fault, k.vips.Fault, k.servers.Fault, k.rules.Fault = nil, nil, nil, nil
 		if _, err := r.again(); err != nil {
 			t.Fatal(err)
 		}
