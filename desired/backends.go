@@ -129,10 +129,10 @@ func keep(all []backend, ok func(backend) bool) []backend {
 	return kept
 }
 
-// real returns the real servers of a virtual server: the chosen endpoints with
+// weights returns the real servers of a virtual server: the chosen endpoints with
 // weight 1, and with weight 0 those that may still finish what they have. A
 // UDP flow knows no end, so it stays only with an endpoint that still serves.
-func real(chosen, listed []backend, p state.Protocol) map[netip.AddrPort]int {
+func weights(chosen, listed []backend, p state.Protocol) map[netip.AddrPort]int {
 	servers := make(map[netip.AddrPort]int, len(listed))
 	for _, b := range listed {
 		if p != state.UDP || b.Serving {

@@ -130,7 +130,7 @@ func TestS6OtherFamilyIsIgnored(t *testing.T) {
 func TestDrainingEndpointsKeepWeightZero(t *testing.T) {
 	p := choose(endpoints("1 ready", "2 terminating", "3"), state.IPv4, port{name: "http", protocol: state.TCP}, &state.Self{Node: "node1"})
 	at := func(n byte) netip.AddrPort { return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244, 0, n}), 8080) }
-	tcp, udp := real(p.cluster, p.all, state.TCP), real(p.cluster, p.all, state.UDP)
+	tcp, udp := weights(p.cluster, p.all, state.TCP), weights(p.cluster, p.all, state.UDP)
 	if tcp[at(1)] != 1 || !has(tcp, at(2)) || tcp[at(2)] != 0 || !has(tcp, at(3)) {
 		t.Errorf("TCP: %v", tcp)
 	}

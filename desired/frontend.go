@@ -146,7 +146,7 @@ func (c *compiler) server(pools pools, p port, local bool) served {
 		server: &state.VirtualServer{
 			Scheduler: c.scheduler.Name,
 			Flags:     c.scheduler.Flags,
-			Real:      real(chosen, pools.all, p.protocol),
+			Real:      weights(chosen, pools.all, p.protocol),
 			Datagrams: p.protocol == state.UDP,
 		},
 	}
@@ -174,7 +174,7 @@ func (c *compiler) external(pools pools, p port, fam state.Family) served {
 	s.shortcut = &state.VirtualServer{
 		Scheduler: c.scheduler.Name,
 		Flags:     c.scheduler.Flags,
-		Real:      real(pools.cluster, pools.all, p.protocol),
+		Real:      weights(pools.cluster, pools.all, p.protocol),
 		Datagrams: p.protocol == state.UDP,
 	}
 	if c.svc.AffinitySeconds > 0 {

@@ -27,6 +27,8 @@ type Index struct {
 	bound    map[netip.Addr]int
 	shortcut map[state.ServerKey]int
 	entries  map[member]int
+	retired  map[state.ServerKey]struct{}
+	noLocal  map[Policy]int
 }
 
 // NewIndex returns an Index without Services. The rules and the detector's set
@@ -37,6 +39,7 @@ func NewIndex(opts *Options, self *state.Self) *Index {
 		shares: map[state.Name]*Share{}, claims: map[state.ServerKey][]*Frontend{},
 		force: map[state.ServerKey]*Frontend{},
 		bound: map[netip.Addr]int{}, shortcut: map[state.ServerKey]int{}, entries: map[member]int{},
+		retired: map[state.ServerKey]struct{}{}, noLocal: map[Policy]int{},
 	}
 	x.want.Sets, x.want.SetOrder = emptySets(opts.Families)
 	x.SetSelf(self)
@@ -88,6 +91,8 @@ func (x *Index) Replace(name state.Name, share *Share) (*state.Change, []state.S
 	old := x.shares[name]
 	change := &state.Change{}
 	touched := map[state.ServerKey]struct{}{}
+	x.tally(old, -1)
+	x.tally(share, 1)
 	x.retract(old, share, touched)
 	x.file(name, share, touched)
 
@@ -177,6 +182,7 @@ func (x *Index) settle(key state.ServerKey, change *state.Change) {
 // enforce notes the frontend that is in force at a key, nil for none.
 func (x *Index) enforce(key state.ServerKey, f *Frontend) {
 	delete(x.want.Flows, key)
+	delete(x.retired, key)
 	if f == nil {
 		delete(x.claims, key)
 		delete(x.force, key)
@@ -184,6 +190,9 @@ func (x *Index) enforce(key state.ServerKey, f *Frontend) {
 		return
 	}
 	x.force[key] = f
+	if f.retired {
+		x.retired[key] = struct{}{}
+	}
 	x.want.VirtualServers[key] = f.server
 	if key.Protocol == state.UDP {
 		x.want.Flows[key] = f.live
@@ -203,8 +212,10 @@ func (x *Index) raise(f *Frontend, change *state.Change) {
 	}
 	if f.mark != 0 {
 		key := state.MarkKey(f.Key.Family(), f.mark)
-		delete(x.force, key) // a retired one, which this takes over
+		// A retired one, which this takes over.
+		delete(x.force, key)
 		delete(x.claims, key)
+		delete(x.retired, key)
 		x.shortcut[key]++
 		x.want.VirtualServers[key] = f.shortcut
 		change.Server(key)
@@ -314,21 +325,7 @@ func (x *Index) Release(key state.ServerKey) *state.Change {
 
 // Retired lists the retired keys.
 func (x *Index) Retired() []state.ServerKey {
-	var keys []state.ServerKey
-	for k, f := range x.force {
-		if f.retired {
-			keys = append(keys, k)
-		}
-	}
-	slices.SortFunc(keys, state.ServerKey.Compare)
-	return keys
-}
-
-// Bound tells whether the frontend in force at a key has its address on the
-// proxy's device.
-func (x *Index) Bound(key state.ServerKey) bool {
-	f := x.force[key]
-	return f != nil && f.bind
+	return slices.SortedFunc(maps.Keys(x.retired), state.ServerKey.Compare)
 }
 
 // Owner returns the Service and port whose frontend is in force at a key, or
@@ -393,12 +390,14 @@ func (x *Index) Rivals(name state.Name) []state.Name {
 
 // NoLocal counts, by policy and family, the Services whose policy Local finds
 // nobody on this node.
-func (x *Index) NoLocal() map[Policy]int {
-	count := map[Policy]int{}
-	for _, s := range x.shares {
-		for p := range s.NoLocal {
-			count[p]++
-		}
+func (x *Index) NoLocal() map[Policy]int { return maps.Clone(x.noLocal) }
+
+// tally adds a share to what is counted over all Services, or takes it off.
+func (x *Index) tally(s *Share, by int) {
+	if s == nil {
+		return
 	}
-	return count
+	for p := range s.NoLocal {
+		x.noLocal[p] += by
+	}
 }

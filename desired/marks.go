@@ -29,10 +29,11 @@ type marks struct {
 	bit   uint32 // never set, since it asks for source NAT
 	given map[portKey]uint32
 	taken map[uint32]portKey
+	by    map[state.Name][]portKey
 }
 
 func newMarks(masqueradeBit uint) *marks {
-	return &marks{bit: 1 << masqueradeBit, given: map[portKey]uint32{}, taken: map[uint32]portKey{}}
+	return &marks{bit: 1 << masqueradeBit, given: map[portKey]uint32{}, taken: map[uint32]portKey{}, by: map[state.Name][]portKey{}}
 }
 
 func (m *marks) of(k portKey) uint32 {
@@ -45,6 +46,7 @@ func (m *marks) of(k portKey) uint32 {
 		mark := markBlock | n&^uint32(markMask)&^m.bit
 		if _, used := m.taken[mark]; !used {
 			m.given[k], m.taken[mark] = mark, k
+			m.by[k.service] = append(m.by[k.service], k)
 			return mark
 		}
 	}
@@ -52,12 +54,11 @@ func (m *marks) of(k portKey) uint32 {
 
 // forget gives back the marks of a Service that is gone.
 func (m *marks) forget(service state.Name) {
-	for k, mark := range m.given {
-		if k.service == service {
-			delete(m.given, k)
-			delete(m.taken, mark)
-		}
+	for _, k := range m.by[service] {
+		delete(m.taken, m.given[k])
+		delete(m.given, k)
 	}
+	delete(m.by, service)
 }
 
 // OurMark tells whether a packet mark is one of those that we hand out.

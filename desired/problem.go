@@ -20,6 +20,7 @@ type Problem struct {
 const (
 	ReasonInvalid   = "InvalidService"
 	ReasonClaimed   = "AddressClaimedByOther"
+	ReasonForeign   = "VirtualServerOfAnotherProgram"
 	ReasonNodeAddr  = "AddressOfNode"
 	ReasonScheduler = "InvalidScheduler"
 )

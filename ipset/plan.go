@@ -130,11 +130,11 @@ func planEnsure(want *state.Node, have map[string]*held, change *state.Change) [
 		}
 		switch h := have[name]; {
 		case h == nil:
-			ops = append(ops, fill(name, set)...)
+			ops = append(ops, fill(name, set, change)...)
 		case h.serves(specOf(set)):
 			ops = append(ops, missing(name, set, h, change)...)
 		default:
-			ops = append(ops, replace(name, set, have)...)
+			ops = append(ops, replace(name, set, have, change)...)
 		}
 	}
 	return ops
@@ -146,9 +146,9 @@ func concerns(change *state.Change, set string) bool {
 }
 
 // fill creates a set with all its entries.
-func fill(name string, set *state.Set) []op {
+func fill(name string, set *state.Set, change *state.Change) []op {
 	ops := []op{{verb: verbCreate, set: name, spec: specOf(set)}}
-	return append(ops, missing(name, set, &held{}, &state.Change{All: true})...)
+	return append(ops, missing(name, set, &held{}, &state.Change{All: true, Failed: change.Failed})...)
 }
 
 // missing adds the entries that the set lacks or holds with another mark.
@@ -159,7 +159,7 @@ func missing(name string, set *state.Set, have *held, change *state.Change) []op
 		if !set.Marks {
 			mark = 0
 		}
-		if m, there := have.entries[e]; !wanted || there && m == mark {
+		if m, there := have.entries[e]; !wanted || there && m == mark || change.FailedEntry(e) {
 			continue
 		}
 		ops = append(ops, op{verb: verbAdd, set: name, member: member{e, mark}})
@@ -180,16 +180,16 @@ func named(change *state.Change, set string, all map[state.Entry]uint32) iter.Se
 // differ in options alone are swapped, so that rules which name the set go on
 // matching; the kernel swaps no sets of different types (ip_set_swap in
 // net/netfilter/ipset/ip_set_core.c).
-func replace(name string, set *state.Set, have map[string]*held) []op {
+func replace(name string, set *state.Set, have map[string]*held, change *state.Change) []op {
 	if old := have[name]; old.Type != set.Type || old.Family != set.Family {
-		return append([]op{{verb: verbDestroy, set: name}}, fill(name, set)...)
+		return append([]op{{verb: verbDestroy, set: name}}, fill(name, set, change)...)
 	}
 	var ops []op
 	next := nextName(set.Family)
 	if have[next] != nil {
 		ops = append(ops, op{verb: verbDestroy, set: next})
 	}
-	ops = append(ops, fill(next, set)...)
+	ops = append(ops, fill(next, set, change)...)
 	return append(ops,
 		op{verb: verbSwap, set: next, with: name},
 		op{verb: verbDestroy, set: next})

@@ -20,9 +20,6 @@ func (t *Table) Keys() []state.ServerKey {
 	return keys
 }
 
-// Foreign counts the virtual servers of others.
-func (t *Table) Foreign() int { return len(t.have) - len(t.Keys()) }
-
 // Open tells whether a virtual server of ours has established connections.
 func (t *Table) Open(key state.ServerKey) (bool, error) {
 	have := t.have[key]
@@ -52,17 +49,13 @@ func (t *Table) Empty(key state.ServerKey) bool {
 func (t *Table) Draining() (keys []state.ServerKey, reals int, wait time.Duration) {
 	now := t.config.Now()
 	wait = t.config.Limits.Gone
-	for k, s := range t.have {
-		before := reals
-		for _, r := range s.reals {
-			if s.foreign || r.since.IsZero() {
-				continue
+	for key, n := range t.draining {
+		keys = append(keys, key)
+		reals += n
+		for _, r := range t.have[key].reals {
+			if !r.since.IsZero() {
+				wait = min(wait, max(t.config.Limits.Settle, now.Sub(r.since)/4))
 			}
-			reals++
-			wait = min(wait, max(t.config.Limits.Settle, now.Sub(r.since)/4))
-		}
-		if reals > before {
-			keys = append(keys, k)
 		}
 	}
 	slices.SortFunc(keys, state.ServerKey.Compare)
@@ -70,15 +63,7 @@ func (t *Table) Draining() (keys []state.ServerKey, reals int, wait time.Duratio
 }
 
 // Counts returns the numbers of virtual and real servers of ours.
-func (t *Table) Counts() (servers, reals int) {
-	for _, s := range t.have {
-		if !s.foreign {
-			servers++
-			reals += len(s.reals)
-		}
-	}
-	return servers, reals
-}
+func (t *Table) Counts() (servers, reals int) { return len(t.have) - t.foreign, t.reals }
 
 func sortedKeys(m map[state.ServerKey]struct{}) []state.ServerKey {
 	keys := make([]state.ServerKey, 0, len(m))

@@ -46,6 +46,10 @@ type Table struct {
 	kernel Kernel
 	config Config
 	have   map[state.ServerKey]*server
+	// These are kept in step with have, so that a change need not count it all.
+	foreign  int
+	reals    int
+	draining map[state.ServerKey]int // real servers that drain
 }
 
 var _ state.Layer = (*Table)(nil)
@@ -62,7 +66,7 @@ func Open(c Config) (*Table, error) {
 
 // New returns a Table on a kernel.
 func New(k Kernel, c Config) *Table {
-	return &Table{kernel: k, config: c, have: map[state.ServerKey]*server{}}
+	return &Table{kernel: k, config: c, have: map[state.ServerKey]*server{}, draining: map[state.ServerKey]int{}}
 }
 
 // Read learns the kernel's virtual servers. One that was ours stays ours, even
@@ -89,6 +93,7 @@ func (t *Table) Read(ctx context.Context) error {
 		have[s.Key] = &server{Server: s, reals: reals, foreign: !ours}
 	}
 	t.have = have
+	t.recount()
 	return nil
 }
 
@@ -122,12 +127,11 @@ func (t *Table) Ensure(ctx context.Context, want *state.Node, change *state.Chan
 		if _, failed := change.Failed[key]; failed {
 			continue
 		}
-		vs := want.VirtualServers[key]
-		if err := t.adopt(key, vs); err != nil {
-			errs = append(errs, err)
+		have := t.have[key]
+		if have != nil && have.foreign {
 			continue
 		}
-		for _, op := range planEnsure(key, vs, t.have[key]) {
+		for _, op := range planEnsure(key, want.VirtualServers[key], have) {
 			if err := t.run(op); err != nil {
 				errs = append(errs, err)
 				break
@@ -138,22 +142,38 @@ func (t *Table) Ensure(ctx context.Context, want *state.Node, change *state.Chan
 	return done, errors.Join(errs...)
 }
 
-// ErrForeign says that a wanted virtual server belongs to somebody else.
-var ErrForeign = errors.New("belongs to another program (its real servers are none of this Service's) and is left alone")
-
-// adopt takes over a virtual server that is wanted and not known to be ours,
-// where all of its real servers are wanted ones. Any other is somebody else's.
-func (t *Table) adopt(key state.ServerKey, want *state.VirtualServer) error {
-	have := t.have[key]
-	if want == nil || have == nil || !have.foreign {
+// Adopt takes over the virtual servers that are wanted and not known to be
+// ours, where all of their real servers are wanted ones. Any other is somebody
+// else's, and returned as an ErrForeign. It comes before anything is written
+// into the record of what is ours.
+func (t *Table) Adopt(want *state.Node, change *state.Change) []*state.KeyError {
+	if t.foreign == 0 {
 		return nil
 	}
-	for at := range have.reals {
+	var others []*state.KeyError
+	for _, key := range t.keys(want, change) {
+		have, vs := t.have[key], want.VirtualServers[key]
+		if vs == nil || have == nil || !have.foreign {
+			continue
+		}
+		if err := have.strange(vs); err != nil {
+			others = append(others, &state.KeyError{Keys: []state.ServerKey{key}, Err: err})
+			continue
+		}
+		have.foreign = false
+		t.recount()
+	}
+	return others
+}
+
+// strange returns an error if a virtual server has a real server that is not a
+// wanted one.
+func (s *server) strange(want *state.VirtualServer) error {
+	for at := range s.reals {
 		if _, ok := want.Real[at]; !ok {
-			return state.FailKey(key, fmt.Errorf("virtual server %s: %w", key, ErrForeign))
+			return fmt.Errorf("virtual server %s with real server %s %w", s.Key, at, state.ErrForeign)
 		}
 	}
-	have.foreign = false
 	return nil
 }
 
@@ -282,17 +302,54 @@ func (t *Table) believe(op Op) {
 	case editServer:
 		have.Server = op.server
 	case delServer:
+		for at := range have.reals {
+			t.note(have, at, nil)
+		}
 		delete(t.have, key)
-	case addReal:
-		have.reals[op.real.At] = &realServer{weight: op.real.Weight}
-	case editReal:
+	case addReal, editReal:
 		rs := &realServer{weight: op.real.Weight}
 		if rs.weight == 0 {
 			rs.since = t.config.Now()
 		}
-		have.reals[op.real.At] = rs
+		t.note(have, op.real.At, rs)
 	case delReal:
-		delete(have.reals, op.real.At)
+		t.note(have, op.real.At, nil)
+	}
+}
+
+// note puts a real server in the place of what was there; nil takes it away.
+func (t *Table) note(s *server, at netip.AddrPort, now *realServer) {
+	if was := s.reals[at]; was != nil {
+		t.count(s.Key, was, -1)
+		delete(s.reals, at)
+	}
+	if now != nil {
+		t.count(s.Key, now, 1)
+		s.reals[at] = now
+	}
+}
+
+func (t *Table) count(key state.ServerKey, rs *realServer, by int) {
+	t.reals += by
+	if rs.since.IsZero() {
+		return
+	}
+	if t.draining[key] += by; t.draining[key] == 0 {
+		delete(t.draining, key)
+	}
+}
+
+// recount counts everything anew, after everything was read.
+func (t *Table) recount() {
+	t.foreign, t.reals, t.draining = 0, 0, map[state.ServerKey]int{}
+	for key, s := range t.have {
+		if s.foreign {
+			t.foreign++
+			continue
+		}
+		for _, rs := range s.reals {
+			t.count(key, rs, 1)
+		}
 	}
 }
 

@@ -197,12 +197,11 @@ func TestForeignServersAreLeftAlone(t *testing.T) {
 	table := New(kernel, testConfig(nil))
 	must(t, table.Read(context.Background()))
 	want := node(map[state.ServerKey]*state.VirtualServer{wanted: rr(a), same: rr(a)})
-	_, err := table.Ensure(context.Background(), want, all)
-	if !errors.Is(err, ErrForeign) {
-		t.Errorf("a key of somebody else's: %v", err)
+	others := table.Adopt(want, all)
+	if len(others) != 1 || others[0].Keys[0] != wanted || !errors.Is(others[0], state.ErrForeign) {
+		t.Errorf("keys of somebody else's: %v", others)
 	}
-	_, err = table.Prune(context.Background(), want, all)
-	must(t, err)
+	sync(t, table, want)
 	saved := strings.Split(strings.TrimSpace(kernel.Save()), "\n")
 	check(t, saved, "-A -f 7 -s wlc", "-A -t 10.96.0.1:80 -s wlc", "-a -t 10.96.0.1:80 -r 192.0.2.9:1 -m -w 3",
 		"-A -t 10.96.0.2:80 -s rr", "-a -t 10.96.0.2:80 -r 10.244.0.1:8080 -m -w 1", "-A -t 192.0.2.200:6443 -s wlc")

@@ -21,20 +21,21 @@ func (p *Proxy) pass(ctx context.Context) {
 	if whole {
 		rules, r.Err = p.read(ctx)
 	}
-	services := p.decide(whole)
+	touched := p.decide(whole)
 	change := p.pending
 	if whole {
 		change.Merge(&p.unclean)
 	}
 	change.All = whole
 	if r.Err == nil {
+		p.meetOthers(&change, touched)
 		r.Err = p.apply(ctx, &change, rules, &r)
 	}
-	p.carry(&change, whole, r.Err)
-	if r.Err == nil {
-		p.settleRules(ctx, rules)
+	if rules && change.Fails(r.Err) {
+		p.settleRules(ctx)
 	}
-	p.finish(&r, whole, services)
+	p.carry(&change, whole, r.Err)
+	p.finish(&r, whole, touched)
 }
 
 // carry keeps what a failed pass named until a whole pass succeeds.
@@ -52,6 +53,13 @@ func (p *Proxy) carry(change *state.Change, whole bool, err error) {
 // read learns what the kernel holds. The rules cost processes, so they are
 // read only if they may have changed.
 func (p *Proxy) read(ctx context.Context) (rules bool, err error) {
+	changed, err := p.Layers.Settings.Ensure()
+	for _, op := range changed {
+		p.Log.Warn("a kernel setting was not as needed any more; set again", zap.Stringer("operation", op))
+	}
+	if err != nil {
+		return false, fmt.Errorf("kernel settings: %w", err)
+	}
 	if err := p.Layers.Sets.Read(ctx); err != nil {
 		return false, fmt.Errorf("read sets: %w", err)
 	}
@@ -175,10 +183,32 @@ func (p *Proxy) apply(ctx context.Context, change *state.Change, rules bool, r *
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
 		if !change.Fails(err) {
-			return errors.Join(errs...)
+			break
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// meetOthers leaves out of the pass what is wanted at keys that belong to other
+// programs, and adds the Services to which that is new or no longer so.
+func (p *Proxy) meetOthers(change *state.Change, touched map[state.Name]struct{}) {
+	for key := range p.conflicts {
+		if _, looked := change.Servers[key]; looked || change.All {
+			p.noteOwner(key, touched)
+			delete(p.conflicts, key)
+		}
+	}
+	for _, other := range p.Layers.Servers.Adopt(p.index.Want(), change) {
+		change.Fails(other)
+		p.conflicts[other.Keys[0]] = other.Error()
+		p.noteOwner(other.Keys[0], touched)
+	}
+}
+
+func (p *Proxy) noteOwner(key state.ServerKey, touched map[state.Name]struct{}) {
+	if owner, _, ok := p.index.Owner(key); ok {
+		touched[owner] = struct{}{}
+	}
 }
 
 // flows narrows a change for the cleaning of flows: a whole pass looks at all
@@ -210,10 +240,7 @@ func (p *Proxy) rulesTouched(ctx context.Context) bool {
 }
 
 // settleRules remembers how many rules name each set, once they are in place.
-func (p *Proxy) settleRules(ctx context.Context, rules bool) {
-	if !rules {
-		return
-	}
+func (p *Proxy) settleRules(ctx context.Context) {
 	p.rulesDue = false
 	p.rulesAt = p.Now()
 	refs, err := p.Layers.Sets.References(ctx)
@@ -225,7 +252,7 @@ func (p *Proxy) settleRules(ctx context.Context, rules bool) {
 }
 
 // finish notes the outcome and tells the observer.
-func (p *Proxy) finish(r *Pass, whole bool, services map[state.Name]struct{}) {
+func (p *Proxy) finish(r *Pass, whole bool, touched map[state.Name]struct{}) {
 	now := p.Now()
 	r.Took = now.Sub(r.At)
 	if errs := p.Layers.Checks.Sync(p.index.Want().Checks); len(errs) > 0 {
@@ -247,7 +274,7 @@ func (p *Proxy) finish(r *Pass, whole bool, services map[state.Name]struct{}) {
 	}
 	p.logPass(r)
 	p.Observer.Synced(*r)
-	for name := range services {
+	for name := range touched {
 		p.reportProblems(name)
 	}
 }
@@ -273,7 +300,13 @@ func (p *Proxy) reportProblems(name state.Name) {
 		p.Observer.Problems(name, nil)
 		return
 	}
-	p.Observer.Problems(name, p.index.Problems(svc))
+	problems := p.index.Problems(svc)
+	for key, text := range p.conflicts {
+		if owner, _, ok := p.index.Owner(key); ok && owner == name {
+			problems = append(problems, desired.Problem{Service: name, UID: svc.UID, Reason: desired.ReasonForeign, Message: text})
+		}
+	}
+	p.Observer.Problems(name, problems)
 }
 
 func (p *Proxy) logOps(layer string, done []state.Op) {

@@ -27,6 +27,9 @@ type Sets interface {
 // Servers is the layer of virtual servers.
 type Servers interface {
 	state.Layer
+	// Adopt takes over what is wanted and safely can be, and returns what
+	// belongs to somebody else.
+	Adopt(*state.Node, *state.Change) []*state.KeyError
 	Keys() []state.ServerKey
 	Open(state.ServerKey) (bool, error)
 	Empty(state.ServerKey) bool
@@ -53,15 +56,21 @@ type Checks interface {
 	Sync(map[state.Name]state.HealthCheck) map[state.Name]error
 }
 
+// Settings are what the kernel must be set to besides: sysctls and time-outs.
+type Settings interface {
+	Ensure() ([]state.Op, error)
+}
+
 // Layers are the parts of the node's state, in the order in which they are
 // created.
 type Layers struct {
-	Sets    Sets
-	Rules   state.Layer
-	Servers Servers
-	VIPs    VIPs
-	Flows   Flows
-	Checks  Checks
+	Settings Settings
+	Sets     Sets
+	Rules    state.Layer
+	Servers  Servers
+	VIPs     VIPs
+	Flows    Flows
+	Checks   Checks
 }
 
 // Observer is told what the loop does.
@@ -122,8 +131,9 @@ type Proxy struct {
 	references map[string]int // of the sets by our rules, once they are in place
 	rulesDue   bool
 	rulesAt    time.Time
-	started    bool   // the first whole pass has succeeded
-	complaint  string // the error that was logged last
+	conflicts  map[state.ServerKey]string // what others hold of what is wanted
+	started    bool                       // the first whole pass has succeeded
+	complaint  string                     // the error that was logged last
 }
 
 // New returns a Proxy that waits for Run.
@@ -131,7 +141,7 @@ func New(c Config) *Proxy {
 	v := newView(c.Node)
 	return &Proxy{
 		Config: c, inbox: newInbox(), asks: make(chan func()), view: v, index: desired.NewIndex(c.Options, v.self),
-		dirty: map[state.Name]struct{}{}, rulesDue: true,
+		dirty: map[state.Name]struct{}{}, conflicts: map[state.ServerKey]string{}, rulesDue: true,
 		schedule: schedule{whole: true, period: c.Period, least: c.Least},
 	}
 }

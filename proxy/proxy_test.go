@@ -1,11 +1,13 @@
 package proxy
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/kube-ipvs/kube-ipvs/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/state"
 )
 
@@ -161,6 +163,35 @@ func TestS20OlderServiceKeepsTheAddress(t *testing.T) {
 		t.Errorf("problems: %v", r.problems)
 	}
 	r.mustRest(t)
+}
+
+func TestSomebodyElsesVirtualServerIsNoFailure(t *testing.T) {
+	k := newKernel()
+	key := state.ServerKey{Addr: addr("192.0.2.11"), Protocol: state.TCP, Port: 30080}
+	theirs := ipvs.Real{At: netip.MustParseAddrPort("192.0.2.99:1"), Weight: 7}
+	if err := errors.Join(k.servers.AddServer(ipvs.Server{Key: key, Scheduler: "wlc"}), k.servers.AddReal(key, theirs)); err != nil {
+		t.Fatal(err)
+	}
+	r := k.start(testOptions())
+	r.proxy.Sink().SetService(service())
+	r.proxy.Sink().SetSlice(slice("10.244.2.11"))
+	r.mustSettle(t)
+	k.has(t, "-A -t 192.0.2.11:30080 -s wlc\n-a -t 192.0.2.11:30080 -r 192.0.2.99:1 -m -w 7\n", "-A -t 10.96.0.101:80 -s rr")
+	if p := r.problems[web]; len(p) != 1 || p[0].Reason != "VirtualServerOfAnotherProgram" {
+		t.Errorf("problems: %v", r.problems)
+	}
+	r.mustRest(t)
+
+	// Once it is gone, the Service takes its place.
+	if err := k.servers.DelServer(key); err != nil {
+		t.Fatal(err)
+	}
+	k.now = k.now.Add(leastLook)
+	r.mustSettle(t)
+	k.has(t, "-a -t 192.0.2.11:30080 -r 10.244.2.11:8080 -m -w 1")
+	if len(r.problems) != 0 {
+		t.Errorf("problems: %v", r.problems)
+	}
 }
 
 func TestRepair(t *testing.T) {

@@ -36,8 +36,15 @@ func newKernel() *kernel {
 	}
 }
 
+// noSettings has everything set already.
+type noSettings struct{}
+
+func (noSettings) Ensure() ([]state.Op, error) { return nil, nil }
+
 // noChecks is a health-check server that opens nothing.
-type noChecks struct{ want map[state.Name]state.HealthCheck }
+type noChecks struct {
+	want map[state.Name]state.HealthCheck
+}
 
 func (n *noChecks) Sync(want map[state.Name]state.HealthCheck) map[state.Name]error {
 	n.want = want
@@ -89,7 +96,7 @@ func (k *kernel) start(o *desired.Options) *rig {
 	r.proxy = New(Config{
 		Log: zap.NewNop(), Node: "node1", Options: o, Period: 30 * time.Second, Now: func() time.Time { return k.now }, Observer: r,
 		Layers: Layers{
-			Sets: sets, Rules: iptables.New(k.rules), VIPs: vips, Flows: conntrack.New(k.flows), Checks: r.checks,
+			Settings: noSettings{}, Sets: sets, Rules: iptables.New(k.rules), VIPs: vips, Flows: conntrack.New(k.flows), Checks: r.checks,
 			Servers: ipvs.New(k.servers, ipvs.Config{Limits: ipvs.DefaultLimits, Owned: owned, Now: func() time.Time { return k.now }}),
 		},
 	})

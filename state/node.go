@@ -320,6 +320,10 @@ func (e *KeyError) Error() string { return e.Err.Error() }
 // Unwrap returns the error itself.
 func (e *KeyError) Unwrap() error { return e.Err }
 
+// ErrForeign says that what is wanted at a key belongs to another program and
+// is left alone. It is no failure of the node.
+var ErrForeign = errors.New("belongs to another program and is left alone")
+
 // Merge adds everything that o names.
 func (c *Change) Merge(o *Change) {
 	c.All = c.All || o.All

@@ -18,10 +18,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/proxy"
 	"github.com/kube-ipvs/kube-ipvs/state"
-	"github.com/kube-ipvs/kube-ipvs/sysctl"
 	"github.com/kube-ipvs/kube-ipvs/vip"
 	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
 )
 
 // node is this node's kernel, ready to be programmed.
@@ -55,9 +53,14 @@ func prepare(ctx context.Context, cfg config.Config, log *zap.Logger) (*node, er
 	if err := rules.Probe(ctx); err != nil {
 		return nil, fmt.Errorf("iptables: %w", err)
 	}
-	if err := setSysctls(cfg, families, log); err != nil {
+	settings, err := newSettings(cfg, families, layers.Servers.(*ipvs.Table))
+	if err != nil {
 		return nil, err
 	}
+	if err := settings.first(log); err != nil {
+		return nil, err
+	}
+	layers.Settings = settings
 	o := options(cfg, scheduler, families)
 	o.RandomFully = rules.HasRandomFully()
 	return &node{options: o, layers: layers}, nil
@@ -110,11 +113,7 @@ func openLayers(cfg config.Config, scheduler desired.Scheduler) (proxy.Layers, e
 	if err != nil {
 		return proxy.Layers{}, err
 	}
-	t := cfg.IPVS
 	if err := errors.Join(sets.Probe(), vips.Probe(), servers.Probe(scheduler.Name)); err != nil {
-		return proxy.Layers{}, err
-	}
-	if _, _, err := servers.EnsureTimeouts(ipvs.Timeouts{TCP: t.TCPTimeout, TCPFin: t.TCPFinTimeout, UDP: t.UDPTimeout}); err != nil {
 		return proxy.Layers{}, err
 	}
 	return proxy.Layers{Sets: sets, VIPs: vips, Servers: servers, Flows: conntrack.Open()}, nil
@@ -133,28 +132,6 @@ func owned(sets *ipset.Table, vips *vip.Table) func(state.ServerKey) bool {
 		_, listed := sets.Entries(desired.Ledger(k.Family()))[state.Entry{Addr: k.Addr, Protocol: k.Protocol, Port: k.Port}]
 		return listed
 	}
-}
-
-// setSysctls sets what IPVS with NAT needs and logs each change once, with the
-// value to go back to.
-func setSysctls(cfg config.Config, families []state.Family, log *zap.Logger) error {
-	var uts unix.Utsname
-	if err := unix.Uname(&uts); err != nil {
-		return fmt.Errorf("uname: %w", err)
-	}
-	kernel, err := sysctl.ParseVersion(unix.ByteSliceToString(uts.Release[:]))
-	if err != nil {
-		return err
-	}
-	settings := sysctl.IPVS(kernel, sysctl.Options{
-		IPv6:      slices.Contains(families, state.IPv6),
-		StrictARP: cfg.IPVS.StrictARP,
-	})
-	changes, err := sysctl.Ensure("/proc/sys", settings)
-	for _, c := range changes {
-		log.Info("sysctl changed", zap.String("key", c.Key), zap.Int("from", c.Old), zap.Int("to", c.New))
-	}
-	return err
 }
 
 // options translates the configuration into what decides about Services.

@@ -141,6 +141,7 @@ func raiseOOMScore(score int, log *zap.Logger) {
 
 // observer tells everybody who wants to know what the loop does.
 type observer struct {
+	failing bool // the last whole pass, or one since, failed
 	status  *health.Status
 	metrics *metrics.Metrics
 	events  *events
@@ -153,10 +154,10 @@ func (o *observer) Queued(at time.Time) {
 
 func (o *observer) Synced(p proxy.Pass) {
 	end := p.At.Add(p.Took)
-	switch {
-	case p.Err != nil:
+	o.failing = p.Err != nil || (o.failing && !p.Whole)
+	if o.failing {
 		o.status.Failed(end)
-	case p.Whole || o.status.Healthy():
+	} else {
 		o.status.Succeeded(end)
 	}
 	o.metrics.Synced(p)
