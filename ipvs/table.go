@@ -124,7 +124,7 @@ func (t *Table) Ensure(ctx context.Context, want *state.Node, change *state.Chan
 		if err := ctx.Err(); err != nil {
 			return done, errors.Join(append(errs, err)...)
 		}
-		if _, failed := change.Failed[key]; failed {
+		if change.FailedKey(key) {
 			continue
 		}
 		have := t.have[key]
@@ -186,8 +186,7 @@ func (t *Table) Prune(ctx context.Context, want *state.Node, change *state.Chang
 			return done, errors.Join(append(errs, err)...)
 		}
 		have := t.have[key]
-		_, failed := change.Failed[key]
-		if have == nil || have.foreign || failed {
+		if have == nil || have.foreign || change.FailedKey(key) {
 			continue
 		}
 		ops, err := t.prune(key, want.VirtualServers[key], have)

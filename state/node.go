@@ -289,11 +289,15 @@ func (c *Change) Fails(err error) bool {
 	return true
 }
 
-// FailedEntry tells whether an entry belongs to a key that failed.
-func (c *Change) FailedEntry(e Entry) bool {
-	_, failed := c.Failed[e.Key()]
-	return failed
+// FailedKey tells whether a key failed, by itself or because its address did.
+func (c *Change) FailedKey(k ServerKey) bool {
+	_, failed := c.Failed[k]
+	_, address := c.Failed[ServerKey{Addr: k.Addr}]
+	return failed || address
 }
+
+// FailedEntry tells whether an entry belongs to a key that failed.
+func (c *Change) FailedEntry(e Entry) bool { return c.FailedKey(e.Key()) }
 
 // FailedAddress tells whether an address belongs to a key that failed.
 func (c *Change) FailedAddress(a netip.Addr) bool {
