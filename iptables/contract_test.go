@@ -57,12 +57,9 @@ func kernelSubject(t *testing.T) subject {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := Open(flavour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	flavour.saved = nil // of another namespace
 	return subject{
-		Table: table,
+		Table: Open(flavour),
 		feed: func(t *testing.T, f state.Family, text string) {
 			if _, err := run(t.Context(), text, flavour.program(f)+"-restore", "--noflush"); err != nil {
 				t.Fatal(err)

@@ -16,6 +16,9 @@ type Flavour struct {
 	// Name is the IPv4 program: iptables-nft, iptables-legacy or iptables.
 	Name     string
 	Families []state.Family
+	// saved is what the save programs printed during Detect, so that the first
+	// Read need not start them again.
+	saved map[state.Family]string
 }
 
 // The names of the flavours, in the order in which they are tried. The plain
@@ -32,6 +35,9 @@ const (
 func (f Flavour) program(family state.Family) string {
 	return command(family) + strings.TrimPrefix(f.Name, Plain)
 }
+
+// order is that in which families are asked; the second only of the flavour chosen.
+var order = []state.Family{state.IPv4, state.IPv6}
 
 // survey is what was found of one flavour.
 type survey struct {
@@ -78,7 +84,7 @@ func Detect(ctx context.Context, name string) (Flavour, string, error) {
 		if name != "" {
 			reason = name + " was asked for"
 		}
-		chosen, err := confirm(ctx, found[i].Flavour)
+		chosen, err := confirm(ctx, found[i])
 		if len(chosen.Families) > 0 {
 			return chosen, reason + lacking(chosen), nil
 		}
@@ -138,37 +144,55 @@ func lacking(f Flavour) string {
 	return fmt.Sprintf("; without %s, for which it does not work", missing)
 }
 
-// examine runs a flavour's save programs.
+// examine runs a flavour's save program for IPv4, and the one for IPv6 where
+// that fails: starting programs is what takes time at the start of a proxy.
 func examine(ctx context.Context, name string) survey {
-	s := survey{Flavour: Flavour{Name: name}}
+	s := survey{Flavour: Flavour{Name: name, saved: map[state.Family]string{}}}
 	var errs []error
-	for _, family := range []state.Family{state.IPv4, state.IPv6} {
-		text, err := saveWith(ctx, s.program(family))
-		if err != nil {
+	for _, family := range order {
+		if err := s.add(ctx, family); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		s.Families = append(s.Families, family)
-		hint, rules := count(text)
-		if s.hint == "" {
-			s.hint = hint
-		}
-		s.rules += rules
+		break
 	}
 	s.err = errors.Join(errs...)
 	return s
 }
 
-// confirm keeps the families in which a table can be opened. Saving without
-// naming a table proves nothing for the legacy programs: where the kernel has
-// no tables they print none and succeed.
-func confirm(ctx context.Context, f Flavour) (Flavour, error) {
-	works := Flavour{Name: f.Name}
+// add asks for one family.
+func (s *survey) add(ctx context.Context, family state.Family) error {
+	text, err := saveWith(ctx, s.program(family))
+	if err != nil {
+		return err
+	}
+	s.Families = append(s.Families, family)
+	s.saved[family] = text
+	hint, rules := count(text)
+	if s.hint == "" {
+		s.hint = hint
+	}
+	s.rules += rules
+	return nil
+}
+
+// confirm asks for the family that examine left out, and keeps the families in
+// which a table can be opened. Saving without naming a table proves nothing
+// for the legacy programs: where the kernel has no tables they print none and
+// succeed.
+func confirm(ctx context.Context, s survey) (Flavour, error) {
+	if len(s.Families) == 1 && s.Families[0] == state.IPv4 {
+		// That IPv6 does not work is told by its not being there.
+		_ = s.add(ctx, state.IPv6)
+	}
+	works := Flavour{Name: s.Name, saved: s.saved}
 	var errs []error
-	for _, family := range f.Families {
-		if _, err := saveWith(ctx, f.program(family), "-t", "nat"); err != nil {
-			errs = append(errs, err)
-			continue
+	for _, family := range s.Families {
+		if !strings.Contains(s.saved[family], "*") {
+			if _, err := saveWith(ctx, s.program(family), "-t", "nat"); err != nil {
+				errs = append(errs, err)
+				continue
+			}
 		}
 		works.Families = append(works.Families, family)
 	}

@@ -41,29 +41,40 @@ type kernel interface {
 // programs is the kernel seen through the programs of one flavour.
 type programs struct {
 	flavour Flavour
-	single  map[state.Family]*goiptables.IPTables
+	// single runs one command at a time; each is opened when it is needed,
+	// since that starts a program.
+	single map[state.Family]*goiptables.IPTables
 }
 
-func openPrograms(f Flavour) (*programs, error) {
-	p := &programs{flavour: f, single: map[state.Family]*goiptables.IPTables{}}
-	for _, family := range f.Families {
-		protocol := goiptables.ProtocolIPv4
-		if family == state.IPv6 {
-			protocol = goiptables.ProtocolIPv6
-		}
-		ipt, err := goiptables.New(goiptables.IPFamily(protocol), goiptables.Path(f.program(family)),
-			goiptables.Timeout(int(LockWait.Seconds())))
-		if err != nil {
-			return nil, fmt.Errorf("starting %s: %w", f.program(family), err)
-		}
-		p.single[family] = ipt
+func openPrograms(f Flavour) *programs {
+	return &programs{flavour: f, single: map[state.Family]*goiptables.IPTables{}}
+}
+
+// open returns what runs single commands in a family.
+func (p *programs) open(f state.Family) (*goiptables.IPTables, error) {
+	if ipt := p.single[f]; ipt != nil {
+		return ipt, nil
 	}
-	return p, nil
+	protocol := goiptables.ProtocolIPv4
+	if f == state.IPv6 {
+		protocol = goiptables.ProtocolIPv6
+	}
+	ipt, err := goiptables.New(goiptables.IPFamily(protocol), goiptables.Path(p.flavour.program(f)),
+		goiptables.Timeout(int(LockWait.Seconds())))
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", p.flavour.program(f), err)
+	}
+	p.single[f] = ipt
+	return ipt, nil
 }
 
 func (p *programs) families() []state.Family { return p.flavour.Families }
 
 func (p *programs) save(ctx context.Context, f state.Family) (string, error) {
+	if text, ok := p.flavour.saved[f]; ok {
+		delete(p.flavour.saved, f)
+		return text, nil
+	}
 	return run(ctx, "", p.flavour.program(f)+"-save")
 }
 
@@ -78,7 +89,11 @@ func (p *programs) delete(ctx context.Context, f state.Family, table, chain stri
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := p.single[f].Delete(table, chain, rule...)
+	ipt, err := p.open(f)
+	if err != nil {
+		return err
+	}
+	err = ipt.Delete(table, chain, rule...)
 	var failure *goiptables.Error
 	if errors.As(err, &failure) && failure.IsNotExist() {
 		return nil
@@ -86,13 +101,10 @@ func (p *programs) delete(ctx context.Context, f state.Family, table, chain stri
 	return locked(err)
 }
 
+// randomFully asks one program, since those of both families are one.
 func (p *programs) randomFully() bool {
-	for _, ipt := range p.single {
-		if !ipt.HasRandomFully() {
-			return false
-		}
-	}
-	return len(p.single) > 0
+	ipt, err := p.open(p.flavour.Families[0])
+	return err == nil && ipt.HasRandomFully()
 }
 
 // run runs a program to its end and returns what it printed. Its error holds

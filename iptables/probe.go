@@ -53,12 +53,31 @@ func requirements(f state.Family, randomFully bool) map[string][]requirement {
 // Probe finds out whether the kernel has every table, match and target that
 // our rules use, by writing a chain of them that nothing jumps to and deleting
 // it. The error names each one that is missing, with its kernel module.
+//
+// A family in which chains of ours stand already needs no trial, which makes a
+// restart quick. What Probe reads serves the next Read as well.
 func (t *Table) Probe(ctx context.Context) error {
+	if err := t.Read(ctx); err != nil {
+		return err
+	}
+	t.fresh = true
 	var errs []error
 	for _, f := range t.kernel.families() {
-		errs = append(errs, t.probe(ctx, f))
+		if !t.proven(f) {
+			errs = append(errs, t.probe(ctx, f))
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// proven tells whether each table of a family holds chains of ours.
+func (t *Table) proven(f state.Family) bool {
+	for _, name := range []string{"mangle", "nat", "filter"} {
+		if h := t.have[tableID{f, name}]; h == nil || len(h.chains) == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // probe tries all requirements at once, and one at a time if that fails.

@@ -25,12 +25,10 @@ func Remove(ctx context.Context, keep string) ([]state.Op, error) {
 		if len(s.Families) == 0 {
 			continue
 		}
-		t, err := Open(s.Flavour)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+		if s.Families[0] == state.IPv4 {
+			_ = s.add(ctx, state.IPv6)
 		}
-		done, err := t.RemoveAll(ctx)
+		done, err := Open(s.Flavour).RemoveAll(ctx)
 		ops = append(ops, done...)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("removing the rules of %s: %w", name, err))

@@ -26,8 +26,9 @@ type Table struct {
 	// printed holds, where the program prints a chain in another form than it
 	// was given, the form it was given and the one it prints.
 	printed map[chainID]printing
-	// stale says that have may differ from the kernel.
-	stale bool
+	// stale says that have may differ from the kernel, fresh that it was read
+	// just now.
+	stale, fresh bool
 }
 
 var _ state.Layer = (*Table)(nil)
@@ -38,13 +39,7 @@ func New(k kernel) *Table {
 }
 
 // Open returns a Table that runs the programs of a flavour (see Detect).
-func Open(f Flavour) (*Table, error) {
-	k, err := openPrograms(f)
-	if err != nil {
-		return nil, err
-	}
-	return New(k), nil
-}
+func Open(f Flavour) *Table { return New(openPrograms(f)) }
 
 // HasRandomFully reports whether the programs know MASQUERADE's option
 // --random-fully.
@@ -53,6 +48,10 @@ func (t *Table) HasRandomFully() bool { return t.kernel.randomFully() }
 // Read learns which chains and jumps of ours the kernel holds. It starts one
 // process for each family.
 func (t *Table) Read(ctx context.Context) error {
+	if t.fresh {
+		t.fresh = false
+		return nil
+	}
 	t.stale = true
 	have := belief{}
 	for _, f := range t.kernel.families() {

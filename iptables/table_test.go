@@ -184,3 +184,23 @@ func (l incomplete) restore(ctx context.Context, f state.Family, text string) er
 	}
 	return l.Fake.restore(ctx, f, text)
 }
+
+func TestRestartStartsTwoProcesses(t *testing.T) {
+	f := NewFake()
+	want := &state.Node{Rules: samples()}
+	first := New(f)
+	if _, err := first.Ensure(t.Context(), want, all()); err != nil {
+		t.Fatal(err)
+	}
+	f.Calls = 0
+	second := New(f)
+	if err := errors.Join(second.Probe(t.Context()), second.Read(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if ops, err := second.Ensure(t.Context(), want, all()); len(ops) != 0 || err != nil {
+		t.Errorf("%v, %v", ops, err)
+	}
+	if f.Calls != 2 {
+		t.Errorf("%d processes, want 2: one save for each family", f.Calls)
+	}
+}

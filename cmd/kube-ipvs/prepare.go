@@ -79,11 +79,7 @@ func openRules(ctx context.Context, cfg config.Config, log *zap.Logger) (*iptabl
 	families := servable(flavour.Families)
 	log.Info("iptables", zap.String("variant", flavour.Name), zap.String("why", reason), zap.Stringers("families", families))
 	flavour.Families = families
-	rules, err := iptables.Open(flavour)
-	if err != nil {
-		return nil, nil, fmt.Errorf("iptables: %w", err)
-	}
-	return rules, families, nil
+	return iptables.Open(flavour), families, nil
 }
 
 // servable leaves out IPv6 where the kernel has it not or has it switched off.
