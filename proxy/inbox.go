@@ -25,7 +25,7 @@ type batch struct {
 	nodes     map[string]*state.ClusterNode
 	addresses []netip.Addr
 	moved     bool // addresses holds a new list
-	disturbed []string
+	disturbed bool
 }
 
 func newBatch() batch {
@@ -79,9 +79,7 @@ func (i *inbox) SetAddresses(a []netip.Addr) {
 	i.put(func(b *batch) { b.addresses, b.moved = a, true })
 }
 
-func (i *inbox) Disturbed(what string) {
-	i.put(func(b *batch) { b.disturbed = append(b.disturbed, what) })
-}
+func (i *inbox) Disturbed() { i.put(func(b *batch) { b.disturbed = true }) }
 
 func (i *inbox) Synced() {
 	i.mu.Lock()

@@ -18,9 +18,13 @@ func (p *Proxy) pass(ctx context.Context) {
 	whole := p.schedule.due(began)
 	r := Pass{At: began, Whole: whole, Done: map[string]int{}}
 	var rules bool
-	if whole {
+	switch {
+	case whole:
 		rules, r.Err = p.read(ctx)
+	case p.disturbed:
+		r.Err = p.lookAtAddresses(ctx)
 	}
+	p.disturbed = false
 	touched := p.decide(whole)
 	change := p.pending
 	if whole {
@@ -76,6 +80,27 @@ func (p *Proxy) read(ctx context.Context) (rules bool, err error) {
 		return rules, fmt.Errorf("read IPVS: %w", err)
 	}
 	return rules, nil
+}
+
+// lookAtAddresses compares the addresses on our device with what is wanted: an
+// event tells that something happened there, and most often it was our own
+// doing.
+func (p *Proxy) lookAtAddresses(ctx context.Context) error {
+	if err := p.Layers.VIPs.Read(ctx); err != nil {
+		return fmt.Errorf("read addresses: %w", err)
+	}
+	have, want := p.Layers.VIPs.Addresses(), p.index.Want().Addresses
+	for a := range want {
+		if _, there := have[a]; !there {
+			p.pending.Address(a)
+		}
+	}
+	for a := range have {
+		if _, wanted := want[a]; !wanted {
+			p.pending.Address(a)
+		}
+	}
+	return nil
 }
 
 // decide works out the shares of the touched Services and gathers what the

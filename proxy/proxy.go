@@ -130,6 +130,7 @@ type Proxy struct {
 	schedule
 	references map[string]int // of the sets by our rules, once they are in place
 	rulesDue   bool
+	disturbed  bool // the addresses on our device were touched, perhaps by us
 	rulesAt    time.Time
 	conflicts  map[state.ServerKey]string // what others hold of what is wanted
 	started    bool                       // the first whole pass has succeeded
@@ -176,7 +177,7 @@ func (p *Proxy) turn(ctx context.Context) time.Duration {
 		return time.Hour
 	}
 	now := p.Now()
-	if wait := p.schedule.wait(now, len(p.dirty) > 0 || !p.pending.Empty()); wait > 0 {
+	if wait := p.schedule.wait(now, p.disturbed || len(p.dirty) > 0 || !p.pending.Empty()); wait > 0 {
 		return wait
 	}
 	p.pass(ctx)
@@ -193,10 +194,7 @@ func (p *Proxy) absorb(b batch) {
 			touched[name] = struct{}{}
 		}
 	}
-	if len(b.disturbed) > 0 {
-		p.schedule.whole = true
-		p.Log.Debug("kernel state was touched by somebody", zap.Strings("what", b.disturbed))
-	}
+	p.disturbed = p.disturbed || b.disturbed
 	if len(touched) > 0 {
 		p.Observer.Queued(p.Now())
 	}

@@ -264,3 +264,42 @@ func (k *kernel) lacks(t *testing.T, texts ...string) {
 		}
 	}
 }
+
+func TestDeletedDeviceIsMendedByTheEventAlone(t *testing.T) {
+	k := newKernel()
+	r := k.start(testOptions())
+	r.proxy.Sink().SetService(service())
+	r.proxy.Sink().SetSlice(slice("10.244.1.11!"))
+	r.mustSettle(t)
+	want := k.state()
+	k.vips.Delete("kube-ipvs0")
+	r.proxy.Sink().Disturbed()
+	r.mustSettle(t)
+	if got := k.state(); got != want {
+		t.Errorf("want\n%s\ngot\n%s", want, got)
+	}
+	if len(r.passes) != 1 || r.passes[0].Whole {
+		t.Errorf("passes: %+v", r.passes)
+	}
+}
+
+// TestNothingNewCostsNothing: a resync of the API's objects, the heartbeat of a
+// Node and the echo of our own address changes.
+func TestNothingNewCostsNothing(t *testing.T) {
+	k := newKernel()
+	r := k.start(testOptions())
+	r.proxy.Sink().SetService(service())
+	r.proxy.Sink().SetSlice(slice("10.244.1.11!"))
+	r.mustSettle(t)
+	k.servers.Reads = 0
+	r.proxy.Sink().SetService(service())
+	r.proxy.Sink().SetSlice(slice("10.244.1.11!"))
+	r.proxy.Sink().SetNode(&state.ClusterNode{Name: "node2", Zone: "zone-b", Eligible: true, Addresses: []netip.Addr{addr("192.0.2.12"), addr("2001:db8:2::12")}})
+	if n := r.mustSettle(t); n != 0 || len(r.passes) != 0 || k.servers.Reads != 0 {
+		t.Errorf("%d operations, %d passes, %d dumps", n, len(r.passes), k.servers.Reads)
+	}
+	r.proxy.Sink().Disturbed()
+	if n := r.mustSettle(t); n != 0 || k.servers.Reads != 0 {
+		t.Errorf("an echo: %d operations, %d dumps", n, k.servers.Reads)
+	}
+}

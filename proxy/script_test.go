@@ -318,7 +318,7 @@ func (objects) DeleteSlice(state.Name)    {}
 func (objects) DeleteNode(string)         {}
 func (objects) SetAddresses([]netip.Addr) {}
 func (objects) Synced()                   {}
-func (objects) Disturbed(string)          {}
+func (objects) Disturbed()                {}
 
 // becomes brings a sink from these objects to others.
 func (o objects) becomes(now objects, sink state.Sink) {

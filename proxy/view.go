@@ -29,24 +29,21 @@ func newView(node string) *view {
 func (v *view) absorb(b batch) (touched map[state.Name]struct{}, moved bool) {
 	touched = map[state.Name]struct{}{}
 	for name, s := range b.services {
-		v.setService(name, s)
-		touched[name] = struct{}{}
+		if v.setService(name, s) {
+			touched[name] = struct{}{}
+		}
 	}
 	for name, s := range b.slices {
 		v.setSlice(name, s, touched)
 	}
+	news := b.moved
 	for name, n := range b.nodes {
-		if n == nil {
-			delete(v.cluster.Nodes, name)
-			continue
-		}
-		v.cluster.Nodes[name] = n
-		v.seen = v.seen || name == v.node
+		news = v.setNode(name, n) || news
 	}
 	if b.moved {
 		v.addresses = b.addresses
 	}
-	if len(b.nodes) == 0 && !b.moved {
+	if !news {
 		return touched, false
 	}
 	was := v.self
@@ -54,17 +51,36 @@ func (v *view) absorb(b batch) (touched map[state.Name]struct{}, moved bool) {
 	return touched, !reflect.DeepEqual(was, v.self)
 }
 
-func (v *view) setService(name state.Name, s *state.Service) {
+// setService files a Service and tells whether that is news: a resync hands
+// over what is known already.
+func (v *view) setService(name state.Name, s *state.Service) bool {
+	was := v.cluster.Services[name]
 	if s == nil {
 		delete(v.cluster.Services, name)
-		return
+		return was != nil
 	}
 	v.cluster.Services[name] = s
+	return !reflect.DeepEqual(was, s)
+}
+
+// setNode files a Node and tells whether that is news: its heartbeats are not.
+func (v *view) setNode(name string, n *state.ClusterNode) bool {
+	was := v.cluster.Nodes[name]
+	if n == nil {
+		delete(v.cluster.Nodes, name)
+		return was != nil
+	}
+	v.cluster.Nodes[name] = n
+	v.seen = v.seen || name == v.node
+	return !reflect.DeepEqual(was, n)
 }
 
 // setSlice files a slice under its Service, which its label may change.
 func (v *view) setSlice(name state.Name, s *state.Slice, touched map[state.Name]struct{}) {
 	if owner, ok := v.owners[name]; ok {
+		if s != nil && reflect.DeepEqual(v.cluster.Slices[owner][name.Name], s) {
+			return
+		}
 		touched[owner] = struct{}{}
 		delete(v.cluster.Slices[owner], name.Name)
 		if len(v.cluster.Slices[owner]) == 0 {

@@ -136,6 +136,7 @@ type Sink interface {
 	// Synced says that every object that existed at the start has been handed
 	// over. Before that nothing may be removed from the kernel.
 	Synced()
-	// Disturbed says that somebody may have changed kernel state of ours.
-	Disturbed(what string)
+	// Disturbed says that the proxy's device or its addresses were touched,
+	// perhaps by the proxy itself.
+	Disturbed()
 }

@@ -138,7 +138,7 @@ func (w *addressWatch) follow(ctx context.Context, events <-chan bool) {
 // whether the own device was touched.
 func (w *addressWatch) refresh(own bool) bool {
 	if own {
-		w.sink.Disturbed("addresses of " + w.device)
+		w.sink.Disturbed()
 	}
 	err := w.update()
 	if err != nil {

@@ -105,14 +105,14 @@ func TestWatchAddresses(t *testing.T) {
 		k.events <- false
 		k.events <- true
 		time.Sleep(time.Second)
-		expect(t, sink.take(), "disturbed addresses of kube-ipvs0")
+		expect(t, sink.take(), "disturbed")
 
 		t.Log("what happens while the subscription is broken is not missed")
 		k.addrs = addrs("192.0.2.1", "192.0.2.2")
 		k.refuse = 3
 		close(k.events)
 		time.Sleep(time.Minute)
-		expect(t, sink.take(), "disturbed addresses of kube-ipvs0", "addresses [192.0.2.1 192.0.2.2]")
+		expect(t, sink.take(), "disturbed", "addresses [192.0.2.1 192.0.2.2]")
 
 		t.Log("a list that cannot be read is tried again")
 		k.addrs, k.listErr = addrs("192.0.2.2"), errors.New("interrupted")

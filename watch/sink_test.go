@@ -45,7 +45,7 @@ func (r *recorder) SetNode(n *state.ClusterNode) {
 func (r *recorder) DeleteNode(name string)      { r.add("delete node %s", name) }
 func (r *recorder) SetAddresses(a []netip.Addr) { r.add("addresses %v", a) }
 func (r *recorder) Synced()                     { r.add("synced") }
-func (r *recorder) Disturbed(what string)       { r.add("disturbed %s", what) }
+func (r *recorder) Disturbed()                  { r.add("disturbed") }
 
 // take returns the calls since the last take.
 func (r *recorder) take() []string {

@@ -77,6 +77,13 @@ func run(ctx context.Context, cfg config.Config, log *zap.Logger) error {
 		Now: time.Now, Observer: watched,
 	})
 
+	// The first pass must know the node's own addresses.
+	own, err := watch.Addresses(vip.DefaultDevice)
+	if err != nil {
+		return fmt.Errorf("addresses of the node: %w", err)
+	}
+	p.Sink().SetAddresses(own)
+
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	fail := func(what string, err error) {

@@ -21,6 +21,7 @@ import (
 // httpCheck asks a URL from a host and checks the answer.
 type httpCheck struct {
 	on, url string
+	at      netip.AddrPort // where the URL leads
 	status  int
 	has     []string
 	header  map[string]string
@@ -31,7 +32,8 @@ func (p *parser) http(t *table) check {
 	h := httpCheck{on: p.host(t.need("on", "node1"), "on", "host", anyHost)}
 	n := t.need("url", `"http://127.0.0.1:10256/healthz"`)
 	if h.url = p.text(n, "url"); h.url != "" {
-		if _, err := p.dialTarget(h.url); err != nil {
+		var err error
+		if h.at, err = p.dialTarget(h.url); err != nil {
 			p.fault(n, "url is %q: %v", h.url, err)
 		}
 	}
@@ -88,12 +90,8 @@ func (h httpCheck) try(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	at, err := (&reader{family: s.family}).dialTarget(h.url)
-	if err != nil {
-		return err
-	}
 	response, body, err := get(ctx, h.url, func() (net.Conn, error) {
-		return client.Dial(traffic.Target{Proto: traffic.TCP, Addr: at})
+		return client.Dial(traffic.Target{Proto: traffic.TCP, Addr: h.at})
 	})
 	if err == nil {
 		err = h.compare(response, body)

@@ -97,11 +97,11 @@ func (s *socket) set(level, option, value int) error {
 
 // bind takes a port on every address of the socket's family, so that the kernel goes on choosing the address.
 func (s *socket) bind(domain int, port uint16) error {
-	any := netip.IPv4Unspecified()
+	every := netip.IPv4Unspecified()
 	if domain == unix.AF_INET6 {
-		any = netip.IPv6Unspecified()
+		every = netip.IPv6Unspecified()
 	}
-	return s.control(func(fd int) error { return unix.Bind(fd, sockaddr(netip.AddrPortFrom(any, port))) })
+	return s.control(func(fd int) error { return unix.Bind(fd, sockaddr(netip.AddrPortFrom(every, port))) })
 }
 
 // errNotSent marks an error of the local kernel before any packet left, such as having no route.
