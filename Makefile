@@ -1,5 +1,5 @@
 # Targets are listed by `make`. Variables: DIR (scenario files or folders), PROXY (kube-ipvs, kube-proxy or a path),
-# REPORT (a Markdown file to write), SLOW (a factor for the scenarios' times), LAB (uml, qemu or native).
+# REPORT (a Markdown file to write), SLOW (a factor for the scenarios' times), LAB (uml, qemu or native), MANIFESTS (a folder for the demo).
 
 SHELL       := /bin/bash
 GO          ?= go
@@ -44,8 +44,8 @@ contract: deps ## run the packages' kernel tests in the lab
 scenarios: deps ## run scenario files in the lab (DIR, PROXY, REPORT, SLOW, LAB)
 	@$(lab) scenarios $(DIR)
 
-demo: deps ## show the proxy at work on a small cluster in the lab
-	@$(lab) demo
+demo: deps ## show the proxy at work on a small cluster in the lab (MANIFESTS=folder for your own)
+	@$(lab) demo $(MANIFESTS)
 
 lint: ## gofmt, go vet and staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted"; exit 1; }

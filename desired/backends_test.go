@@ -181,6 +181,8 @@ func TestNodePortAddresses(t *testing.T) {
 		"S59 a family without a CIDR serves all": {NodePortAddresses{CIDRs: cidr}, addrs("192.168.7.1"), addrs("2001:db8::11")},
 		"S60 primary":                            {NodePortAddresses{Primary: true}, addrs("192.0.2.11"), addrs("2001:db8::11")},
 		"S60 primary and a CIDR":                 {NodePortAddresses{Primary: true, CIDRs: cidr}, addrs("192.0.2.11", "192.168.7.1"), addrs("2001:db8::11")},
+		"S60 localhost":                          {NodePortAddresses{Localhost: true}, nil, nil},
+		"S60 localhost and a CIDR":               {NodePortAddresses{Localhost: true, CIDRs: cidr}, addrs("192.168.7.1"), nil},
 		"S60 all":                                {NodePortAddresses{All: true, CIDRs: cidr}, addrs("192.0.2.11", "192.168.7.1"), addrs("2001:db8::11")},
 	} {
 		if got := c.n.of(state.IPv4, self); !slices.Equal(got, c.v4) {

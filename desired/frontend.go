@@ -164,7 +164,7 @@ func (c *compiler) server(pools pools, p port, local bool) served {
 // the cluster. With policy Local they reach every endpoint, as if they had
 // gone out of the cluster and come back in. The kernel translates no port for
 // a mark with persistence, so a Service with ClientIP affinity gets the
-// source-hashing scheduler mh there, which also keeps a client on one endpoint.
+// source-hashing scheduler there, which also keeps a client on one endpoint.
 func (c *compiler) external(pools pools, p port, fam state.Family) served {
 	s := c.server(pools, p, c.svc.ExternalLocal)
 	if !c.svc.ExternalLocal || !pools.any || !c.reachable(p, fam) {
@@ -178,9 +178,18 @@ func (c *compiler) external(pools pools, p port, fam state.Family) served {
 		Datagrams: p.protocol == state.UDP,
 	}
 	if c.svc.AffinitySeconds > 0 {
-		s.shortcut.Scheduler, s.shortcut.Flags = "mh", state.Sched1
+		s.shortcut.Scheduler, s.shortcut.Flags = c.sticky(), state.Sched1
 	}
 	return s
+}
+
+// sticky is a scheduler that keeps a client on one endpoint: mh, which moves few
+// clients when endpoints change, or sh where the kernel has no mh.
+func (c *compiler) sticky() string {
+	if c.opts.Missing["mh"] {
+		return "sh"
+	}
+	return "mh"
 }
 
 func serving(all []backend) map[netip.AddrPort]struct{} {

@@ -29,6 +29,8 @@ type Options struct {
 	// IgnoreExternalIPs takes spec.externalIPs for empty (feature gate
 	// AllowServiceExternalIPs off).
 	IgnoreExternalIPs bool
+	// Missing are schedulers that the kernel turned out not to have.
+	Missing map[string]bool
 	// AnswerPing lets the node answer echo requests to Service addresses.
 	AnswerPing bool
 }
@@ -66,17 +68,20 @@ type NodePortAddresses struct {
 	CIDRs []netip.Prefix
 	// Primary selects the addresses of the Node object.
 	Primary bool
+	// Localhost was asked for. IPVS cannot serve NodePorts there, so by itself
+	// it selects nothing.
+	Localhost bool
 	// All selects every address in both families, whatever else is given.
 	All bool
 }
 
 // of returns the selected addresses of one family. A family for which nothing
-// is selected by CIDR serves all of its addresses, unless Primary is asked.
+// is selected by CIDR serves all of its addresses, unless a keyword is given.
 func (n NodePortAddresses) of(f state.Family, self *state.Self) []netip.Addr {
 	cidrs := slices.DeleteFunc(slices.Clone(n.CIDRs), func(p netip.Prefix) bool {
 		return state.FamilyOf(p.Addr()) != f
 	})
-	all := n.All || (len(cidrs) == 0 && !n.Primary)
+	all := n.All || (len(cidrs) == 0 && !n.Primary && !n.Localhost)
 	var addrs []netip.Addr
 	for _, a := range self.Addresses {
 		if state.FamilyOf(a) != f {

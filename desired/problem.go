@@ -18,11 +18,13 @@ type Problem struct {
 
 // The reasons of problems.
 const (
-	ReasonInvalid   = "InvalidService"
-	ReasonClaimed   = "AddressClaimedByOther"
-	ReasonForeign   = "VirtualServerOfAnotherProgram"
-	ReasonNodeAddr  = "AddressOfNode"
-	ReasonScheduler = "InvalidScheduler"
+	ReasonInvalid = "InvalidService"
+	ReasonClaimed = "AddressClaimedByOther"
+	// ReasonHealthCheck is kube-proxy's.
+	ReasonHealthCheck = "FailedToStartServiceHealthcheck"
+	ReasonForeign     = "VirtualServerOfAnotherProgram"
+	ReasonNodeAddr    = "AddressOfNode"
+	ReasonScheduler   = "InvalidScheduler"
 )
 
 func problem(s *state.Service, reason, format string, args ...any) Problem {

@@ -136,8 +136,8 @@ func (r ruleset) cluster() (string, bool) {
 }
 
 // postrouting gives a new source to a pod's call that ended at itself, to the
-// node's own calls (whose source would be the Service's address) and to what
-// was marked for it. The mark is cleared, so that a tunnel does not do the
+// node's own calls (for which the kernel takes the Service's address as the
+// source, since it is local) and to what was marked for it. The mark is cleared, so that a tunnel does not do the
 // same again to its outer packet.
 func (r ruleset) postrouting() []string {
 	bit := fmt.Sprintf("%#x", 1<<r.MasqueradeBit)
@@ -147,7 +147,7 @@ func (r ruleset) postrouting() []string {
 	}
 	return []string{
 		rule(r.is(setHairpin, "dst,dst,src"), masquerade),
-		rule("-m ipvs --ipvs -m addrtype --src-type LOCAL", masquerade),
+		rule(r.is(setAddress, "src"), masquerade),
 		fmt.Sprintf("-m mark ! --mark %s/%s -j RETURN", bit, bit),
 		fmt.Sprintf("-j MARK --set-xmark %s/0x0", bit),
 		masquerade,

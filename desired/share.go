@@ -98,6 +98,10 @@ func (c *compiler) readScheduler() {
 		c.complain(ReasonScheduler, "annotation kube-ipvs.io/scheduler: %v; using %s", err, c.opts.Scheduler.Name)
 		return
 	}
+	if c.opts.Missing[s.Name] {
+		c.complain(ReasonScheduler, "annotation kube-ipvs.io/scheduler: this node's kernel has no scheduler %s (module ip_vs_%s); using %s", s.Name, s.Name, c.opts.Scheduler.Name)
+		return
+	}
 	c.scheduler = s
 }
 

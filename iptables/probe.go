@@ -42,8 +42,6 @@ func requirements(f state.Family, randomFully bool) map[string][]requirement {
 			requirement{"-j REJECT --reject-with " + reject, rejectModule},
 			requirement{icmp, icmpModule}),
 		"nat": append(common[:3:3],
-			requirement{"-m addrtype --src-type LOCAL -j RETURN", "xt_addrtype"},
-			requirement{"-m ipvs --ipvs -j RETURN", "xt_ipvs"},
 			requirement{masquerade, "xt_MASQUERADE"},
 			requirement{"-p tcp -j DNAT --to-destination " + loopback, "xt_nat"},
 		),
@@ -60,7 +58,7 @@ func (t *Table) Probe(ctx context.Context) error {
 	if err := t.Read(ctx); err != nil {
 		return err
 	}
-	t.fresh = true
+	t.fresh = t.now()
 	var errs []error
 	for _, f := range t.kernel.families() {
 		if !t.proven(f) {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/state"
 )
@@ -17,6 +18,9 @@ import (
 // ErrLocked is returned, wrapped, when another process held the xtables lock
 // for longer than LockWait.
 var ErrLocked = errors.New("the xtables lock is held by another process")
+
+// freshFor is how long what Probe read serves a Read.
+const freshFor = 5 * time.Second
 
 // Table is the layer for iptables rules of both families. It is not safe for
 // use by several goroutines.
@@ -26,16 +30,18 @@ type Table struct {
 	// printed holds, where the program prints a chain in another form than it
 	// was given, the form it was given and the one it prints.
 	printed map[chainID]printing
-	// stale says that have may differ from the kernel, fresh that it was read
-	// just now.
-	stale, fresh bool
+	// stale says that have may differ from the kernel; fresh is when Probe read
+	// it.
+	stale bool
+	fresh time.Time
+	now   func() time.Time
 }
 
 var _ state.Layer = (*Table)(nil)
 
 // New returns a Table over a kernel: a Fake, or the real one that Open uses.
 func New(k kernel) *Table {
-	return &Table{kernel: k, have: belief{}, printed: map[chainID]printing{}, stale: true}
+	return &Table{kernel: k, have: belief{}, printed: map[chainID]printing{}, stale: true, now: time.Now}
 }
 
 // Open returns a Table that runs the programs of a flavour (see Detect).
@@ -48,8 +54,9 @@ func (t *Table) HasRandomFully() bool { return t.kernel.randomFully() }
 // Read learns which chains and jumps of ours the kernel holds. It starts one
 // process for each family.
 func (t *Table) Read(ctx context.Context) error {
-	if t.fresh {
-		t.fresh = false
+	fresh := t.now().Sub(t.fresh) < freshFor
+	t.fresh = time.Time{}
+	if fresh {
 		return nil
 	}
 	t.stale = true

@@ -151,7 +151,7 @@ func TestProbeNamesWhatIsMissing(t *testing.T) {
 		lacks []string
 		want  []string
 	}{
-		{"match", []string{"-m ipvs"}, []string{"table nat", "xt_ipvs"}},
+		{"target", []string{"-j DNAT"}, []string{"table nat", "xt_nat"}},
 		{"two", []string{"-m conntrack", "REJECT"}, []string{"xt_conntrack", "ipt_REJECT", "ip6t_REJECT", "table mangle"}},
 		{"table", []string{"*nat"}, []string{"no table nat", "iptable_nat", "ip6table_nat"}},
 		{"sets", []string{"-m set"}, []string{"xt_set", "ip_set"}},

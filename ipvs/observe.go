@@ -48,7 +48,7 @@ func (t *Table) Empty(key state.ServerKey) bool {
 // soon after a drain began and seldom for one that lasts.
 func (t *Table) Draining() (keys []state.ServerKey, reals int, wait time.Duration) {
 	now := t.config.Now()
-	wait = t.config.Limits.Gone
+	wait = max(t.config.Limits.Gone, t.config.Limits.Settle)
 	for key, n := range t.draining {
 		keys = append(keys, key)
 		reals += n

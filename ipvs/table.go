@@ -355,7 +355,7 @@ func (t *Table) recount() {
 // explain adds the remedy to errors that have one.
 func explain(err error, op Op) error {
 	if op.verb <= editServer && errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("%w: the kernel has no scheduler %q (module ip_vs_%s)", err, op.server.Scheduler, op.server.Scheduler)
+		return &state.NoScheduler{Name: op.server.Scheduler}
 	}
 	if errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("%w: the capability NET_ADMIN is missing", err)

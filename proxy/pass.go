@@ -207,6 +207,7 @@ func (p *Proxy) apply(ctx context.Context, change *state.Change, rules bool, r *
 			continue
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
+		p.noteScheduler(err)
 		if !change.Fails(err) {
 			break
 		}
@@ -233,6 +234,22 @@ func (p *Proxy) meetOthers(change *state.Change, touched map[state.Name]struct{}
 func (p *Proxy) noteOwner(key state.ServerKey, touched map[state.Name]struct{}) {
 	if owner, _, ok := p.index.Owner(key); ok {
 		touched[owner] = struct{}{}
+	}
+}
+
+// noteScheduler remembers a scheduler that the kernel lacks. The Services that
+// ask for it get the default with the next pass, and their owners an Event.
+func (p *Proxy) noteScheduler(err error) {
+	var missing *state.NoScheduler
+	if !errors.As(err, &missing) || p.Options.Missing[missing.Name] || missing.Name == p.Options.Scheduler.Name {
+		return
+	}
+	if p.Options.Missing == nil {
+		p.Options.Missing = map[string]bool{}
+	}
+	p.Options.Missing[missing.Name] = true
+	for name := range p.view.cluster.Services {
+		p.dirty[name] = struct{}{}
 	}
 }
 
@@ -280,11 +297,7 @@ func (p *Proxy) settleRules(ctx context.Context) {
 func (p *Proxy) finish(r *Pass, whole bool, touched map[state.Name]struct{}) {
 	now := p.Now()
 	r.Took = now.Sub(r.At)
-	if errs := p.Layers.Checks.Sync(p.index.Want().Checks); len(errs) > 0 {
-		for name, err := range errs {
-			p.Log.Warn("health-check node port", zap.Stringer("service", name), zap.Error(err))
-		}
-	}
+	p.syncChecks(touched)
 	p.schedule.done(now, whole, r.Err != nil, r.Took)
 	if whole && now.Sub(p.rulesAt) >= p.Period {
 		p.rulesDue = true
@@ -302,6 +315,19 @@ func (p *Proxy) finish(r *Pass, whole bool, touched map[state.Name]struct{}) {
 	for name := range touched {
 		p.reportProblems(name)
 	}
+}
+
+// syncChecks opens and closes health-check node ports, and notes the Services
+// whose ports could not be opened or can be by now.
+func (p *Proxy) syncChecks(touched map[state.Name]struct{}) {
+	failed := p.Layers.Checks.Sync(p.index.Want().Checks)
+	for name := range p.unopened {
+		touched[name] = struct{}{}
+	}
+	for name := range failed {
+		touched[name] = struct{}{}
+	}
+	p.unopened = failed
 }
 
 // awaitDrains notes when to look at draining real servers again: at once if a
@@ -330,6 +356,9 @@ func (p *Proxy) reportProblems(name state.Name) {
 		if owner, _, ok := p.index.Owner(key); ok && owner == name {
 			problems = append(problems, desired.Problem{Service: name, UID: svc.UID, Reason: desired.ReasonForeign, Message: text})
 		}
+	}
+	if err := p.unopened[name]; err != nil {
+		problems = append(problems, desired.Problem{Service: name, UID: svc.UID, Reason: desired.ReasonHealthCheck, Message: err.Error()})
 	}
 	p.Observer.Problems(name, problems)
 }

@@ -133,6 +133,7 @@ type Proxy struct {
 	disturbed  bool // the addresses on our device were touched, perhaps by us
 	rulesAt    time.Time
 	conflicts  map[state.ServerKey]string // what others hold of what is wanted
+	unopened   map[state.Name]error       // health-check node ports
 	started    bool                       // the first whole pass has succeeded
 	complaint  string                     // the error that was logged last
 }

@@ -324,6 +324,14 @@ func (e *KeyError) Error() string { return e.Err.Error() }
 // Unwrap returns the error itself.
 func (e *KeyError) Unwrap() error { return e.Err }
 
+// NoScheduler is an error that says that the kernel lacks a scheduler.
+type NoScheduler struct{ Name string }
+
+// Error names the scheduler and its module.
+func (e *NoScheduler) Error() string {
+	return fmt.Sprintf("the kernel has no scheduler %q (module ip_vs_%s)", e.Name, e.Name)
+}
+
 // ErrForeign says that what is wanted at a key belongs to another program and
 // is left alone. It is no failure of the node.
 var ErrForeign = errors.New("belongs to another program and is left alone")

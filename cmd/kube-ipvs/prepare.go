@@ -139,7 +139,8 @@ func options(cfg config.Config, scheduler desired.Scheduler, families []state.Fa
 		MasqueradeAll: cfg.MasqueradeAll,
 		Detector:      detector(cfg.DetectLocal),
 		NodePorts: desired.NodePortAddresses{
-			CIDRs: cfg.NodePorts.CIDRs, Primary: cfg.NodePorts.Primary, All: cfg.NodePorts.All,
+			CIDRs: cfg.NodePorts.CIDRs, Primary: cfg.NodePorts.Primary, Localhost: cfg.NodePorts.Localhost,
+			All: cfg.NodePorts.All,
 		},
 		IgnoreExternalIPs: !cfg.ExternalIPs,
 		AnswerPing:        cfg.AnswerPing,

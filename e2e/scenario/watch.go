@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -273,14 +274,36 @@ func withoutConnections(text string) string {
 		case len(words) < 3 || words[0] == "IP" || words[0] == "Prot" || words[1] == "RemoteAddress:Port":
 			continue
 		case words[0] == "->" && len(words) == 6:
-			words = append([]string{server}, words[:4]...)
+			words = []string{server, "->", readable(words[1]), words[2], words[3]}
 		default:
+			words[1] = readable(words[1])
 			server = strings.Join(words[:2], " ")
 		}
 		lines = append(lines, strings.Join(words, " "))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
+}
+
+// readable turns the address and port of a line of /proc/net/ip_vs, which are hexadecimal for IPv4, into the usual
+// form. What is none, such as a mark, stays as it is.
+func readable(text string) string {
+	host, port, ok := strings.Cut(text, ":")
+	if strings.HasPrefix(text, "[") {
+		host, port, ok = strings.Cut(text, "]:")
+	}
+	number, err := strconv.ParseUint(port, 16, 16)
+	if !ok || err != nil {
+		return text
+	}
+	addr, err := netip.ParseAddr(strings.TrimPrefix(host, "["))
+	if raw, hexErr := hex.DecodeString(host); hexErr == nil && len(raw) == 4 {
+		addr, err = netip.AddrFrom4([4]byte(raw)), nil
+	}
+	if err != nil {
+		return text
+	}
+	return netip.AddrPortFrom(addr, uint16(number)).String()
 }
 
 // watchAddresses notes every address that leaves or joins a dummy device from now on.

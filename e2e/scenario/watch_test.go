@@ -54,9 +54,10 @@ Prot LocalAddress:Port Scheduler Flags
   -> RemoteAddress:Port Forward Weight ActiveConn InActConn
 TCP  0A000001:0050 rr  
   -> 0A010002:0050      Masq    0      7          3         
+TCP  [fd00:0000:0000:0000:0000:0000:0000:0001]:0054 rr persistent 30000 80000000
 FWM  00000007 rr 
 `
-	const want = "FWM 00000007 rr\nTCP 0A000001:0050 -> 0A010002:0050 Masq 0\nTCP 0A000001:0050 rr"
+	const want = "FWM 00000007 rr\nTCP 10.0.0.1:80 -> 10.1.0.2:80 Masq 0\nTCP 10.0.0.1:80 rr\nTCP [fd00::1]:84 rr persistent 30000 80000000"
 	if have := withoutConnections(proc); have != want {
 		t.Errorf("want %q, have %q", want, have)
 	}

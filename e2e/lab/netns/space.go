@@ -130,6 +130,9 @@ func hold(paths []string) (restore func() error, err error) {
 	}, nil
 }
 
+// NetFD is a file descriptor of the network namespace, valid until Close.
+func (s *Space) NetFD() int { return s.net }
+
 // ErrClosed says that the host is gone.
 var ErrClosed = errors.New("the network namespace is closed")
 
