@@ -135,6 +135,25 @@ func (t *Table) Destroy(ctx context.Context) ([]state.Op, error) {
 	return t.Prune(ctx, state.NewNode(), &state.Change{All: true})
 }
 
+// Glance returns the same as References, and whether each set that we know has
+// as many entries as we believe.
+func (t *Table) Glance(ctx context.Context) (references map[string]int, intact bool, err error) {
+	headers, err := t.Headers(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	references, intact = map[string]int{}, true
+	for name, h := range headers {
+		references[name] = h.References
+	}
+	for name, h := range t.sets {
+		if now, there := headers[name]; !there || now.Elements != len(h.entries) {
+			intact = false
+		}
+	}
+	return references, intact, nil
+}
+
 // References counts, for each set of ours, the rules that name it.
 func (t *Table) References(ctx context.Context) (map[string]int, error) {
 	headers, err := t.Headers(ctx)

@@ -90,6 +90,20 @@ func TestContractRealsAreReportedAsMade(t *testing.T) {
 	})
 }
 
+func TestContractHas(t *testing.T) {
+	eachKernel(t, func(t *testing.T, k Kernel) {
+		for _, key := range keys {
+			if has, err := k.Has(key); has || err != nil {
+				t.Errorf("%s before: %t, %v", key, has, err)
+			}
+			must(t, k.AddServer(Server{Key: key, Scheduler: "rr"}))
+			if has, err := k.Has(key); !has || err != nil {
+				t.Errorf("%s: %t, %v", key, has, err)
+			}
+		}
+	})
+}
+
 func TestContractRefusals(t *testing.T) {
 	eachKernel(t, func(t *testing.T, k Kernel) {
 		key, other := keys[0], keys[1]

@@ -52,6 +52,15 @@ func (f *Fake) Servers() ([]Server, error) {
 	return list, nil
 }
 
+// Has tells whether a virtual server is there.
+func (f *Fake) Has(key state.ServerKey) (bool, error) {
+	if err := f.fault("Has"); err != nil {
+		return false, err
+	}
+	_, ok := f.servers[key]
+	return ok, nil
+}
+
 // Reals lists the real servers of a virtual server.
 func (f *Fake) Reals(key state.ServerKey) ([]Real, error) {
 	if err := f.fault("Reals"); err != nil {

@@ -18,6 +18,8 @@ import (
 // a real server or scheduler that is not there.
 type Kernel interface {
 	Servers() ([]Server, error)
+	// Has tells whether a virtual server is there.
+	Has(state.ServerKey) (bool, error)
 	Reals(state.ServerKey) ([]Real, error)
 	AddServer(Server) error
 	EditServer(Server) error
@@ -122,6 +124,14 @@ func keyOf(s *moby.Service) state.ServerKey {
 		addr = addr.Unmap()
 	}
 	return state.ServerKey{Addr: addr, Protocol: state.Protocol(s.Protocol), Port: s.Port}
+}
+
+func (k *netlinkKernel) Has(key state.ServerKey) (bool, error) {
+	_, err := k.handle.GetService(service(Server{Key: key}))
+	if gone(err) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func (k *netlinkKernel) Reals(key state.ServerKey) ([]Real, error) {

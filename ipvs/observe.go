@@ -62,6 +62,22 @@ func (t *Table) Draining() (keys []state.ServerKey, reals int, wait time.Duratio
 	return keys, reals, wait
 }
 
+// Glance checks that one virtual server of ours is still there, another one
+// each time. Somebody who clears the table takes them all.
+func (t *Table) Glance() (intact bool, err error) {
+	for key, s := range t.have {
+		if s.foreign {
+			continue
+		}
+		there, err := t.kernel.Has(key)
+		if err != nil {
+			return false, fmt.Errorf("look up virtual server %s: %w", key, err)
+		}
+		return there, nil
+	}
+	return true, nil
+}
+
 // Counts returns the numbers of virtual and real servers of ours.
 func (t *Table) Counts() (servers, reals int) { return len(t.have) - t.foreign, t.reals }
 

@@ -42,6 +42,18 @@ func (p *Proxy) pass(ctx context.Context) {
 	p.finish(&r, whole, touched)
 }
 
+// set gives the kernel the settings that it has lost.
+func (p *Proxy) set() error {
+	changed, err := p.Layers.Settings.Ensure()
+	for _, op := range changed {
+		p.Log.Warn("a kernel setting was not as needed any more; set again", zap.Stringer("operation", op))
+	}
+	if err != nil {
+		return fmt.Errorf("kernel settings: %w", err)
+	}
+	return nil
+}
+
 // carry keeps what a failed pass named until a whole pass succeeds.
 func (p *Proxy) carry(change *state.Change, whole bool, err error) {
 	p.pending = state.Change{}
@@ -57,17 +69,16 @@ func (p *Proxy) carry(change *state.Change, whole bool, err error) {
 // read learns what the kernel holds. The rules cost processes, so they are
 // read only if they may have changed.
 func (p *Proxy) read(ctx context.Context) (rules bool, err error) {
-	changed, err := p.Layers.Settings.Ensure()
-	for _, op := range changed {
-		p.Log.Warn("a kernel setting was not as needed any more; set again", zap.Stringer("operation", op))
-	}
-	if err != nil {
-		return false, fmt.Errorf("kernel settings: %w", err)
+	if err := p.set(); err != nil {
+		return false, err
 	}
 	if err := p.Layers.Sets.Read(ctx); err != nil {
 		return false, fmt.Errorf("read sets: %w", err)
 	}
-	rules = p.rulesDue || p.rulesTouched(ctx)
+	if references, err := p.Layers.Sets.References(ctx); err != nil || p.rulesGone(references) {
+		p.rulesDue = true
+	}
+	rules = p.rulesDue
 	if rules {
 		if err := p.Layers.Rules.Read(ctx); err != nil {
 			return rules, fmt.Errorf("read iptables: %w", err)
@@ -265,16 +276,35 @@ func (p *Proxy) flows(change *state.Change) *state.Change {
 	return &narrow
 }
 
-// rulesTouched tells whether fewer rules name our sets than did when the rules
-// were in place: somebody flushed them.
-func (p *Proxy) rulesTouched(ctx context.Context) bool {
-	now, err := p.Layers.Sets.References(ctx)
-	if err != nil {
-		return true
+// look notices at little cost what somebody else did to our sets, rules and
+// virtual servers, and asks for a whole pass then.
+func (p *Proxy) look(ctx context.Context) {
+	if err := p.set(); err != nil {
+		p.disturb("settings", err)
 	}
+	references, intact, err := p.Layers.Sets.Glance(ctx)
+	if err != nil || !intact {
+		p.disturb("sets", err)
+	}
+	if err == nil && p.rulesGone(references) {
+		p.rulesDue = true
+		p.disturb("iptables rules", nil)
+	}
+	if intact, err := p.Layers.Servers.Glance(); err != nil || !intact {
+		p.disturb("virtual servers", err)
+	}
+}
+
+func (p *Proxy) disturb(what string, err error) {
+	p.schedule.whole = true
+	p.Log.Warn("kernel state of ours was changed by somebody else; mending it", zap.String("what", what), zap.Error(err))
+}
+
+// rulesGone tells whether fewer rules name our sets than did when the rules
+// were in place.
+func (p *Proxy) rulesGone(references map[string]int) bool {
 	for set, n := range p.references {
-		if now[set] < n {
-			p.Log.Info("iptables rules of ours are gone; restoring them")
+		if references[set] < n {
 			return true
 		}
 	}

@@ -19,9 +19,11 @@ type Sets interface {
 	state.Layer
 	// Entries returns the members that a set is believed to have.
 	Entries(set string) map[state.Entry]uint32
-	// References counts, for each set of ours, the rules that name it. It costs
-	// one short dump.
+	// References counts, for each set of ours, the rules that name it.
 	References(context.Context) (map[string]int, error)
+	// Glance returns the same after a check, at the cost of one short dump,
+	// that each set has as many members as it should.
+	Glance(context.Context) (references map[string]int, intact bool, err error)
 }
 
 // Servers is the layer of virtual servers.
@@ -35,6 +37,8 @@ type Servers interface {
 	Empty(state.ServerKey) bool
 	Draining() (keys []state.ServerKey, reals int, wait time.Duration)
 	Counts() (servers, reals int)
+	// Glance checks with one request that the table was not cleared.
+	Glance() (intact bool, err error)
 }
 
 // VIPs is the layer of addresses on the proxy's device.
@@ -178,12 +182,20 @@ func (p *Proxy) turn(ctx context.Context) time.Duration {
 		return time.Hour
 	}
 	now := p.Now()
-	if wait := p.schedule.wait(now, p.disturbed || len(p.dirty) > 0 || !p.pending.Empty()); wait > 0 {
+	if wait := p.schedule.wait(now, p.work()); wait > 0 {
 		return wait
 	}
-	p.pass(ctx)
+	if p.schedule.look(now) {
+		p.look(ctx)
+	}
+	if p.schedule.due(now) || p.work() || p.schedule.drained(now) {
+		p.pass(ctx)
+	}
 	return p.schedule.wait(p.Now(), false)
 }
+
+// work tells whether there is something to show to the layers.
+func (p *Proxy) work() bool { return p.disturbed || len(p.dirty) > 0 || !p.pending.Empty() }
 
 // absorb notes what a batch touches.
 func (p *Proxy) absorb(b batch) {

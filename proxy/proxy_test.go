@@ -186,7 +186,7 @@ func TestSomebodyElsesVirtualServerIsNoFailure(t *testing.T) {
 	if err := k.servers.DelServer(key); err != nil {
 		t.Fatal(err)
 	}
-	k.now = k.now.Add(leastLook)
+	k.now = k.now.Add(lookEvery)
 	r.mustSettle(t)
 	k.has(t, "-a -t 192.0.2.11:30080 -r 10.244.2.11:8080 -m -w 1")
 	if len(r.problems) != 0 {
@@ -208,7 +208,7 @@ func TestRepair(t *testing.T) {
 			r.mustSettle(t)
 			want := k.state()
 			damage(k)
-			k.now = k.now.Add(leastLook)
+			k.now = k.now.Add(lookEvery)
 			r.mustSettle(t)
 			if got := k.state(); got != want {
 				t.Errorf("want\n%s\ngot\n%s", want, got)

@@ -2,13 +2,14 @@ package proxy
 
 import "time"
 
-// These bound how often everything is read and compared. A pass over a small
-// node costs little and so comes often, and somebody's flush is mended within
-// seconds; on a large node passes take at most the given share of the time, but
-// never come less often than the configured period.
+// Two things tell what somebody else did to our state. A look costs the same
+// whatever the node's size and comes often: it notices flushed sets, flushed
+// rules and a cleared IPVS table. A whole pass reads and compares everything; a
+// small node affords one as often, on a large one passes take at most the given
+// share of the time, but come no later than the configured period.
 const (
-	leastLook  = 3 * time.Second
-	lookShare  = 50 // a whole pass may take a fiftieth of the time
+	lookEvery  = 3 * time.Second
+	wholeShare = 50 // a whole pass may take a fiftieth of the time
 	firstRetry = time.Second
 	lastRetry  = 30 * time.Second
 )
@@ -18,7 +19,8 @@ type schedule struct {
 	period, least time.Duration
 
 	whole    bool      // the next pass compares everything
-	looked   time.Time // end of the last whole pass
+	compared time.Time // end of the last whole pass
+	looked   time.Time // the last look
 	cost     time.Duration
 	passed   time.Time // end of the last pass
 	retry    time.Duration
@@ -38,9 +40,11 @@ func (s *schedule) wait(now time.Time, work bool) time.Duration {
 	if work {
 		return 0
 	}
-	next := s.looked.Add(s.interval())
+	next := s.compared.Add(s.interval())
 	if !s.retryAt.IsZero() {
 		next = s.retryAt
+	} else if look := s.looked.Add(lookEvery); look.Before(next) {
+		next = look
 	}
 	if !s.drainsAt.IsZero() && s.drainsAt.Before(next) {
 		next = s.drainsAt
@@ -48,9 +52,24 @@ func (s *schedule) wait(now time.Time, work bool) time.Duration {
 	return max(0, next.Sub(now))
 }
 
+// drained tells whether it is time to look at draining real servers again.
+func (s *schedule) drained(now time.Time) bool {
+	return !s.drainsAt.IsZero() && !now.Before(s.drainsAt)
+}
+
 // interval is the time between two whole passes.
 func (s *schedule) interval() time.Duration {
-	return min(s.period, max(leastLook, s.cost*lookShare))
+	return min(s.period, max(lookEvery, s.cost*wholeShare))
+}
+
+// look tells whether a look is due. There is none while a failure waits for its
+// retry, which compares everything.
+func (s *schedule) look(now time.Time) bool {
+	if !s.retryAt.IsZero() || s.whole || now.Before(s.looked.Add(lookEvery)) {
+		return false
+	}
+	s.looked = now
+	return true
 }
 
 // due prepares a pass: it tells whether everything is to be compared.
@@ -58,7 +77,7 @@ func (s *schedule) due(now time.Time) bool {
 	if !s.retryAt.IsZero() {
 		return !now.Before(s.retryAt)
 	}
-	return s.whole || !now.Before(s.looked.Add(s.interval()))
+	return s.whole || !now.Before(s.compared.Add(s.interval()))
 }
 
 // done notes the end of a pass.
@@ -76,5 +95,5 @@ func (s *schedule) done(now time.Time, whole, failed bool, took time.Duration) {
 		return
 	}
 	s.whole, s.retry, s.retryAt = false, 0, time.Time{}
-	s.looked, s.cost = now, took
+	s.compared, s.looked, s.cost = now, now, took
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 
 	"github.com/kube-ipvs/kube-ipvs/config"
@@ -29,12 +30,16 @@ func newSettings(cfg config.Config, families []state.Family, servers *ipvs.Table
 	if err != nil {
 		return nil, err
 	}
-	t := cfg.IPVS
+	t, ct := cfg.IPVS, cfg.Conntrack
 	return &settings{
-		sysctls: sysctl.IPVS(kernel, sysctl.Options{
+		sysctls: append(sysctl.IPVS(kernel, sysctl.Options{
 			IPv6:      slices.Contains(families, state.IPv6),
 			StrictARP: t.StrictARP,
-		}),
+		}), sysctl.Conntrack(sysctl.ConntrackOptions{
+			MaxPerCore: ct.MaxPerCore, Min: ct.Min, CPUs: runtime.NumCPU(),
+			TCPEstablished: ct.TCPEstablishedTimeout, TCPCloseWait: ct.TCPCloseWaitTimeout,
+			UDP: ct.UDPTimeout, UDPStream: ct.UDPStreamTimeout, TCPBeLiberal: ct.TCPBeLiberal,
+		})...),
 		servers:  servers,
 		timeouts: ipvs.Timeouts{TCP: t.TCPTimeout, TCPFin: t.TCPFinTimeout, UDP: t.UDPTimeout},
 	}, nil
