@@ -3,6 +3,7 @@ package ipvs
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/state"
 	moby "github.com/moby/ipvs"
+	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 )
 
@@ -64,6 +66,9 @@ func openKernel() (*netlinkKernel, error) {
 	if err := familyPresent(); err != nil {
 		return nil, err
 	}
+	// moby/ipvs runs modprobe although the module is there, and complains through
+	// a logger of its own if that fails, as it does in a container.
+	logrus.SetOutput(io.Discard)
 	h, err := moby.New("")
 	if err != nil {
 		return nil, fmt.Errorf("open IPVS netlink socket: %w", err)

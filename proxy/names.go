@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"net/netip"
+	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/state"
 )
@@ -25,6 +27,34 @@ func (p *Proxy) Names(ctx context.Context) (Names, error) {
 		return <-answer, nil
 	case <-ctx.Done():
 		return Names{}, ctx.Err()
+	}
+}
+
+// Compare has the loop read everything now, bring it in step and say what it
+// did. It may be called from any goroutine while Run runs.
+func (p *Proxy) Compare(ctx context.Context) (Pass, error) {
+	answer := make(chan Pass, 1)
+	failed := make(chan error, 1)
+	ask := func() {
+		batch, synced := p.inbox.take()
+		p.absorb(batch)
+		if !synced {
+			failed <- errors.New("the Services of the cluster are not known yet")
+			return
+		}
+		p.schedule.whole, p.schedule.retryAt, p.rulesDue = true, time.Time{}, true
+		answer <- p.pass(ctx)
+	}
+	select {
+	case p.asks <- ask:
+	case <-ctx.Done():
+		return Pass{}, ctx.Err()
+	}
+	select {
+	case pass := <-answer:
+		return pass, pass.Err
+	case err := <-failed:
+		return Pass{}, err
 	}
 }
 

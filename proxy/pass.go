@@ -13,7 +13,7 @@ import (
 )
 
 // pass brings the kernel in step once: observe, decide, create, prune, report.
-func (p *Proxy) pass(ctx context.Context) {
+func (p *Proxy) pass(ctx context.Context) Pass {
 	began := p.Now()
 	whole := p.schedule.due(began)
 	r := Pass{At: began, Whole: whole, Done: map[string]int{}}
@@ -40,6 +40,7 @@ func (p *Proxy) pass(ctx context.Context) {
 	}
 	p.carry(&change, whole, r.Err)
 	p.finish(&r, whole, touched)
+	return r
 }
 
 // set gives the kernel the settings that it has lost.
@@ -405,10 +406,7 @@ func (p *Proxy) logOps(layer string, done []state.Op) {
 // logPass writes one line for a pass that changed something or failed, none for
 // one that found everything as wanted.
 func (p *Proxy) logPass(r *Pass) {
-	total := 0
-	for _, n := range r.Done {
-		total += n
-	}
+	total := r.Operations()
 	fields := []zap.Field{
 		zap.Bool("whole", r.Whole), zap.Duration("took", r.Took), zap.Any("operations", r.Done),
 		zap.Int("servers", r.Servers), zap.Int("real-servers", r.Reals), zap.Int("draining", r.Draining),

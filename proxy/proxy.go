@@ -105,6 +105,15 @@ type Pass struct {
 	Triggered map[state.Family][]time.Time
 }
 
+// Operations counts the operations of all layers.
+func (p Pass) Operations() int {
+	total := 0
+	for _, n := range p.Done {
+		total += n
+	}
+	return total
+}
+
 // Config is what a Proxy needs.
 type Config struct {
 	Log     *zap.Logger
@@ -165,7 +174,6 @@ func (p *Proxy) Run(ctx context.Context) {
 			return
 		case ask := <-p.asks:
 			ask()
-			continue
 		case <-p.inbox.signal:
 		case <-timer.C:
 		}

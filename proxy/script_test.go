@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "rewrite the golden text of the scripts"
 // manifests, what happens, and the whole node state as golden text. go test
 // -run Scripts -update rewrites the golden text.
 //
-//	options WORD...      settings of the proxy, before the first sync
+//	options WORD...      settings of the proxy, in force from the next start on
 //	apply FILE...        take over manifests; again after a change of the file
 //	remove FILE...       take the objects of a file away
 //	addresses ADDR...    the node's own addresses
@@ -137,11 +137,22 @@ func detectorOf(value string) desired.Detector {
 	return desired.Detector{Interface: value}
 }
 
+// nodePortsOf reads CIDRs and keywords, separated by commas.
 func nodePortsOf(value string) desired.NodePortAddresses {
-	if value == "primary" {
-		return desired.NodePortAddresses{Primary: true}
+	var n desired.NodePortAddresses
+	for word := range strings.SplitSeq(value, ",") {
+		switch word {
+		case "primary":
+			n.Primary = true
+		case "localhost":
+			n.Localhost = true
+		case "all":
+			n.All = true
+		default:
+			n.CIDRs = append(n.CIDRs, netip.MustParsePrefix(word))
+		}
 	}
-	return desired.NodePortAddresses{CIDRs: []netip.Prefix{netip.MustParsePrefix(value)}}
+	return n
 }
 
 func (s *stage) apply(ts *testscript.TestScript, args []string) {

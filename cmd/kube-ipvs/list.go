@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"time"
 
@@ -43,19 +40,5 @@ func askNames(ctx context.Context) (proxy.Names, error) {
 	var names proxy.Names
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	client := http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socketPath)
-		},
-	}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://kube-ipvs/names", nil)
-	if err != nil {
-		return names, err
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return names, fmt.Errorf("ask the running proxy: %w", err)
-	}
-	defer answer.Body.Close()
-	return names, json.NewDecoder(answer.Body).Decode(&names)
+	return names, askProxy(ctx, http.MethodGet, "/names", &names)
 }

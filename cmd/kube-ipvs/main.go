@@ -49,7 +49,7 @@ func command() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; kube-ipvs --help lists the flags", err)}
 	})
-	root.AddCommand(runCommand(), listCommand())
+	root.AddCommand(runCommand(), listCommand(), syncCommand())
 
 	// Without a subcommand it runs, as kube-proxy does.
 	flags := config.AddFlags(root.Flags())

@@ -19,7 +19,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// socketPath is where the running proxy tells "kube-ipvs list" the names.
+// socketPath is where the running proxy answers "kube-ipvs list" and "kube-ipvs
+// sync". Only root may connect.
 const socketPath = "/run/kube-ipvs.sock"
 
 // rebind is how long to wait before a server that failed is tried again.
@@ -53,7 +54,7 @@ func serve(ctx context.Context, cfg config.Config, status *health.Status, m *met
 	if a := cfg.MetricsBindAddress; a.IsValid() {
 		keep("metrics", "tcp", a.String(), metricsHandler(cfg, m), cfg.BindAddressHardFail)
 	}
-	keep("names", "unix", socketPath, namesHandler(p), false)
+	keep("local socket", "unix", socketPath, localHandler(p), false)
 }
 
 // listen serves until the context ends or the server fails.
@@ -66,6 +67,11 @@ func listen(ctx context.Context, network, address string, handler http.Handler) 
 	listener, err := (&net.ListenConfig{}).Listen(ctx, network, address)
 	if err != nil {
 		return err
+	}
+	if network == "unix" {
+		if err := os.Chmod(address, 0o600); err != nil {
+			return err
+		}
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
@@ -92,14 +98,31 @@ func metricsHandler(cfg config.Config, m *metrics.Metrics) http.Handler {
 	return mux
 }
 
-func namesHandler(p *proxy.Proxy) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// localHandler answers what the commands of this program ask.
+func localHandler(p *proxy.Proxy) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /names", func(w http.ResponseWriter, r *http.Request) {
 		names, err := p.Names(r.Context())
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(names)
+		reply(w, names, err)
 	})
+	mux.HandleFunc("POST /sync", func(w http.ResponseWriter, r *http.Request) {
+		pass, err := p.Compare(r.Context())
+		reply(w, syncAnswer{Operations: pass.Operations(), Layers: pass.Done}, err)
+	})
+	return mux
+}
+
+// syncAnswer tells what a comparison of everything had to change.
+type syncAnswer struct {
+	Operations int            `json:"operations"`
+	Layers     map[string]int `json:"layers"`
+}
+
+func reply(w http.ResponseWriter, body any, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(body)
 }

@@ -72,6 +72,7 @@ func (h *Host) buildTools(ctx context.Context) error {
 			return err
 		}
 		if _, err := os.Stat(binary); err != nil {
+			fmt.Fprintf(h.Progress, "lab: %s is built once, which takes some minutes\n", name)
 			dir := filepath.Join(h.Repo, "e2e", "tools")
 			if err := h.goBuild(ctx, dir, binary, "build", "k8s.io/kubernetes/cmd/"+name); err != nil {
 				return err
@@ -120,7 +121,7 @@ func (h *Host) goBuild(ctx context.Context, dir, output string, args ...string) 
 	what := filepath.Base(output)
 	start := time.Now()
 	slow := time.AfterFunc(3*time.Second, func() {
-		fmt.Fprintf(h.Progress, "lab: building %s (a cold build of the cluster's own programs takes some minutes)\n", what)
+		fmt.Fprintf(h.Progress, "lab: building %s\n", what)
 	})
 	defer slow.Stop()
 	partial := output + ".partial"

@@ -31,11 +31,11 @@ func loadModules(kind kind, dir string) error {
 		return err
 	}
 	args := append(kind.modules(dir), "-S", unix.ByteSliceToString(uname.Release[:]))
-	if err := setModprobe(dir, args); err != nil {
+	modprobe, err := writeModprobe(dir, args)
+	if err != nil {
 		return err
 	}
-	cmd := exec.Command("modprobe", append(append(args, "-a", "-q"), modules...)...)
-	out, err := cmd.CombinedOutput()
+	out, err := exec.Command(modprobe, append([]string{"-a", "-q"}, modules...)...).CombinedOutput()
 	if err != nil {
 		// A module may be built in or missing in a kernel; whoever needs it will say so.
 		fmt.Fprintf(os.Stderr, "lab: modprobe: %v: %s\n", err, strings.TrimSpace(string(out)))
@@ -43,12 +43,16 @@ func loadModules(kind kind, dir string) error {
 	return nil
 }
 
-// setModprobe makes the kernel's own requests for modules find them.
-func setModprobe(dir string, args []string) error {
-	script := filepath.Join(dir, "modprobe")
+// writeModprobe writes the modprobe that knows where the guest kernel's modules are. The kernel calls it by its path,
+// programs find it on their PATH.
+func writeModprobe(dir string, args []string) (string, error) {
+	script := filepath.Join(dir, "bin", "modprobe")
+	if err := os.MkdirAll(filepath.Dir(script), 0o755); err != nil {
+		return "", err
+	}
 	text := "#!/bin/sh\nexec /sbin/modprobe " + strings.Join(args, " ") + " \"$@\"\n"
 	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
-		return err
+		return "", err
 	}
-	return os.WriteFile("/proc/sys/kernel/modprobe", []byte(script), 0o644)
+	return script, os.WriteFile("/proc/sys/kernel/modprobe", []byte(script), 0o644)
 }

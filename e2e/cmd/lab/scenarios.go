@@ -88,6 +88,9 @@ func runScenarios(ctx context.Context, g *lab.Guest, args []string) error {
 	}
 	defer l.Close()
 	runner := scenario.Runner{Lab: l, Proxy: g.ProxyName, Slow: slow, Failures: g.Failures, Out: os.Stdout}
+	if g.ProxyName == "kube-ipvs" {
+		runner.AfterFile = func(ctx context.Context, w scenario.World) error { return atRest(ctx, w, g.Proxy) }
+	}
 	runs, runErr := runner.Run(ctx, args[1:]...)
 	if err := scenarioResults(runs).Write(g); err != nil {
 		return err
