@@ -118,9 +118,9 @@ func (c *compiler) readAddresses() {
 			ingress = append(ingress, in.IP)
 		}
 	}
-	c.ingress = c.servable(c.addresses("status.loadBalancer.ingress", ingress))
+	c.ingress = c.servable(c.addresses("status.loadBalancer.ingress", ingress), false)
 	if !c.opts.IgnoreExternalIPs {
-		c.externalIPs = c.servable(c.addresses("spec.externalIPs", c.svc.ExternalIPs))
+		c.externalIPs = c.servable(c.addresses("spec.externalIPs", c.svc.ExternalIPs), true)
 	}
 }
 
@@ -142,15 +142,18 @@ func (c *compiler) addresses(field string, texts []string) map[state.Family][]ne
 }
 
 // servable leaves out the addresses of other nodes: bound here, they would cut
-// this node off from that one.
-func (c *compiler) servable(by map[state.Family][]netip.Addr) map[state.Family][]netip.Addr {
+// this node off from that one. That is worth a complaint where a person wrote
+// the address; some load balancers hand out node addresses as a rule.
+func (c *compiler) servable(by map[state.Family][]netip.Addr, complain bool) map[state.Family][]netip.Addr {
 	for fam, addrs := range by {
 		by[fam] = slices.DeleteFunc(addrs, func(a netip.Addr) bool {
 			node, taken := c.self.Foreign[a]
 			if !taken || node == c.self.Node || c.owns(a) {
 				return false
 			}
-			c.complain(ReasonNodeAddr, "%s is an address of node %s; it is served by no other node", a, node)
+			if complain {
+				c.complain(ReasonNodeAddr, "%s is an address of node %s; it is served by no other node", a, node)
+			}
 			return true
 		})
 	}

@@ -39,6 +39,9 @@ func (p *Proxy) pass(ctx context.Context) Pass {
 		p.settleRules(ctx)
 	}
 	p.carry(&change, whole, r.Err)
+	if whole || len(change.Checks) > 0 || len(p.unopened) > 0 {
+		p.syncChecks(touched)
+	}
 	p.finish(&r, whole, touched)
 	return r
 }
@@ -328,7 +331,6 @@ func (p *Proxy) settleRules(ctx context.Context) {
 func (p *Proxy) finish(r *Pass, whole bool, touched map[state.Name]struct{}) {
 	now := p.Now()
 	r.Took = now.Sub(r.At)
-	p.syncChecks(touched)
 	p.schedule.done(now, whole, r.Err != nil, r.Took)
 	if whole && now.Sub(p.rulesAt) >= p.Period {
 		p.rulesDue = true

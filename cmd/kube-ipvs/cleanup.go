@@ -18,6 +18,9 @@ import (
 // the sets; then the virtual servers, which the sets and the device tell from
 // those of others; then the device and the sets. It may be repeated.
 func cleanup(ctx context.Context, log *zap.Logger) error {
+	if err := privileged(); err != nil {
+		return err
+	}
 	sets, err := ipset.Open()
 	if err != nil {
 		return err

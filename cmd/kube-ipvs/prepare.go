@@ -28,8 +28,8 @@ type node struct {
 	layers  proxy.Layers
 }
 
-// probeTime bounds the checks at the start, so that a wrong node says so at
-// once.
+// probeTime bounds the checks at the start. They take a fraction of a second on
+// a common node, but programs start slowly on a small and busy one.
 const probeTime = 30 * time.Second
 
 // prepare checks that the kernel has everything that is needed, before anything
@@ -38,6 +38,9 @@ func prepare(ctx context.Context, cfg config.Config, log *zap.Logger) (*node, er
 	scheduler, err := desired.ParseScheduler(cfg.IPVS.Scheduler)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("ipvs.scheduler: %w", err)}
+	}
+	if err := privileged(); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
