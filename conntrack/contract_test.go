@@ -219,17 +219,17 @@ func TestClean(t *testing.T) {
 		// deleted are indices into table.
 		deleted []int
 	}{
-		{"nothing named", map[string][]string{dns: {one}}, &state.Change{}, nil},
-		{"a real server left", map[string][]string{dns: {one, two}, dns6: {six}}, named(key(dns)), []int{2, 3, 4}},
-		{"no real server", map[string][]string{dns: {}}, named(key(dns)), []int{0, 1, 2, 3, 4}},
-		{"virtual server removed", nil, named(key(dns)), []int{0, 1, 2, 3, 4}},
+		{"S85 nothing named", map[string][]string{dns: {one}}, &state.Change{}, nil},
+		{"S85 a real server left", map[string][]string{dns: {one, two}, dns6: {six}}, named(key(dns)), []int{2, 3, 4}},
+		{"S87 no real server", map[string][]string{dns: {}}, named(key(dns)), []int{0, 1, 2, 3, 4}},
+		{"S85 virtual server removed", nil, named(key(dns)), []int{0, 1, 2, 3, 4}},
 		{"IPv6", map[string][]string{dns: {}, dns6: {six}}, named(key(dns6)), []int{10}},
 		{"both families", map[string][]string{dns: {one}, dns6: {}}, named(key(dns), key(dns6)), []int{1, 2, 3, 4, 9, 10}},
 		{"all", map[string][]string{dns: {one, two}, "10.96.0.11:53": {one}}, &state.Change{All: true}, []int{2, 3, 4, 7}},
 		{"all, and one removed", map[string][]string{"10.96.0.11:53": {one}},
 			&state.Change{All: true, Servers: named(key(dns6)).Servers}, []int{7, 9, 10}},
 		{"all, nothing wanted", nil, &state.Change{All: true}, nil},
-		{"another protocol", nil, named(state.ServerKey{Addr: at(dns).Addr(), Protocol: state.TCP, Port: 53}, state.MarkKey(state.IPv4, 9)), nil},
+		{"S89 another protocol", nil, named(state.ServerKey{Addr: at(dns).Addr(), Protocol: state.TCP, Port: 53}, state.MarkKey(state.IPv4, 9)), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			contract(t, func(t *testing.T, s subject) {

@@ -2,13 +2,14 @@ package conntrack
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/kube-ipvs/kube-ipvs/state"
 )
 
-func TestNoDumpWithoutNeed(t *testing.T) {
+func TestS85NoDumpWithoutNeed(t *testing.T) {
 	f := NewFake()
 	table := New(f)
 	tcpOnly := named(state.ServerKey{Addr: at(dns).Addr(), Protocol: state.TCP, Port: 53})
@@ -22,7 +23,7 @@ func TestNoDumpWithoutNeed(t *testing.T) {
 	}
 }
 
-func TestInterruptedDumps(t *testing.T) {
+func TestS88InterruptedDumps(t *testing.T) {
 	for _, test := range []struct{ interrupt, dumps, deleted int }{
 		{0, 1, 2}, {1, 2, 2}, {4, 5, 2},
 		{5, 5, 1}, // what was seen has to do
@@ -75,6 +76,43 @@ func TestFlowPrints(t *testing.T) {
 	} {
 		if got := f.String(); got != want {
 			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+}
+
+// TestS86WhatServesIsGood holds that good is only what want.Flows says: whether
+// a real server takes new connections does not matter.
+func TestS86WhatServesIsGood(t *testing.T) {
+	f := NewFake()
+	f.Add(udp("10.0.0.9:4000", dns, one))
+	want := wanted(map[string][]string{dns: {one}})
+	want.VirtualServers[key(dns)] = &state.VirtualServer{Datagrams: true, Real: map[netip.AddrPort]int{at(one): 0, at(two): 1}}
+	if ops, err := New(f).Clean(t.Context(), want, named(key(dns))); err != nil || len(ops) != 0 {
+		t.Errorf("deleted %v, %v", ops, err)
+	}
+}
+
+// TestS89OnlyUDP holds that no flow of TCP or SCTP is deleted, whatever is asked
+// for: IPVS knows their end.
+func TestS89OnlyUDP(t *testing.T) {
+	f := NewFake()
+	for _, p := range []state.Protocol{state.TCP, state.SCTP} {
+		flow := udp("10.0.0.9:4000", dns, gone)
+		flow.Protocol = p
+		f.Add(flow)
+	}
+	want := wanted(map[string][]string{dns: {one}})
+	change := named(key(dns))
+	for _, p := range []state.Protocol{state.TCP, state.SCTP} {
+		k := key(dns)
+		k.Protocol = p
+		want.Flows[k] = nil
+		change.Server(k)
+	}
+	for _, all := range []bool{false, true} {
+		change.All = all
+		if ops, err := New(f).Clean(t.Context(), want, change); err != nil || len(ops) != 0 {
+			t.Errorf("all %t: deleted %v, %v", all, ops, err)
 		}
 	}
 }

@@ -167,7 +167,7 @@ func (c *compiler) server(pools pools, p port, local bool) served {
 // source-hashing scheduler there, which also keeps a client on one endpoint.
 func (c *compiler) external(pools pools, p port, fam state.Family) served {
 	s := c.server(pools, p, c.svc.ExternalLocal)
-	if !c.svc.ExternalLocal || !pools.any || !c.reachable(p, fam) {
+	if !c.svc.ExternalLocal || !c.reachable(p, fam) {
 		return s
 	}
 	s.mark = c.mark(p)
@@ -178,18 +178,23 @@ func (c *compiler) external(pools pools, p port, fam state.Family) served {
 		Datagrams: p.protocol == state.UDP,
 	}
 	if c.svc.AffinitySeconds > 0 {
-		s.shortcut.Scheduler, s.shortcut.Flags = c.sticky(), state.Sched1
+		sticky := c.sticky()
+		s.shortcut.Scheduler, s.shortcut.Flags = sticky.Name, sticky.Flags
 	}
 	return s
 }
 
 // sticky is a scheduler that keeps a client on one endpoint: mh, which moves few
-// clients when endpoints change, or sh where the kernel has no mh.
-func (c *compiler) sticky() string {
-	if c.opts.Missing["mh"] {
-		return "sh"
+// clients when endpoints change, or sh where the kernel has no mh. Where it has
+// neither, clients are not kept, and the Service's owner is told.
+func (c *compiler) sticky() Scheduler {
+	for _, name := range []string{"mh", "sh"} {
+		if !c.opts.Missing[name] {
+			return Scheduler{Name: name, Flags: state.Sched1}
+		}
 	}
-	return "mh"
+	c.complain(ReasonScheduler, "this node's kernel has neither scheduler mh nor sh; callers of the cluster find no session affinity at external addresses")
+	return c.opts.Scheduler
 }
 
 func serving(all []backend) map[netip.AddrPort]struct{} {

@@ -28,7 +28,10 @@ type Index struct {
 	shortcut map[state.ServerKey]int
 	entries  map[member]int
 	retired  map[state.ServerKey]struct{}
-	noLocal  map[Policy]int
+	// blocked are keys that belong to another program, with what to say of it.
+	// Nobody's claim is in force there.
+	blocked map[state.ServerKey]string
+	noLocal map[Policy]int
 }
 
 // NewIndex returns an Index without Services. The rules and the detector's set
@@ -39,7 +42,7 @@ func NewIndex(opts *Options, self *state.Self) *Index {
 		shares: map[state.Name]*Share{}, claims: map[state.ServerKey][]*Frontend{},
 		force: map[state.ServerKey]*Frontend{},
 		bound: map[netip.Addr]int{}, shortcut: map[state.ServerKey]int{}, entries: map[member]int{},
-		retired: map[state.ServerKey]struct{}{}, noLocal: map[Policy]int{},
+		retired: map[state.ServerKey]struct{}{}, blocked: map[state.ServerKey]string{}, noLocal: map[Policy]int{},
 	}
 	x.want.Sets, x.want.SetOrder = emptySets(opts.Families)
 	x.SetSelf(self)
@@ -150,11 +153,7 @@ func (x *Index) before(a, b *Frontend) int {
 		return cmp.Compare(a.class, b.class)
 	}
 	return cmp.Or(x.shares[a.Service].Created.Compare(x.shares[b.Service].Created),
-		compareNames(a.Service, b.Service))
-}
-
-func compareNames(a, b state.Name) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		a.Service.Compare(b.Service))
 }
 
 // settle puts the best claim on a key in force. What the new frontend needs is
@@ -163,7 +162,7 @@ func compareNames(a, b state.Name) int {
 func (x *Index) settle(key state.ServerKey, change *state.Change) {
 	change.Server(key)
 	var now *Frontend
-	if c := x.claims[key]; len(c) > 0 {
+	if c := x.claims[key]; len(c) > 0 && x.blocked[key] == "" {
 		now = c[0]
 	}
 	was := x.force[key]
@@ -184,7 +183,9 @@ func (x *Index) enforce(key state.ServerKey, f *Frontend) {
 	delete(x.want.Flows, key)
 	delete(x.retired, key)
 	if f == nil {
-		delete(x.claims, key)
+		if len(x.claims[key]) == 0 {
+			delete(x.claims, key)
+		}
 		delete(x.force, key)
 		delete(x.want.VirtualServers, key)
 		return
@@ -287,15 +288,54 @@ func (s *Share) loose() []member {
 }
 
 func (x *Index) swapCheck(name state.Name, share *Share, change *state.Change) {
+	was, had := x.want.Checks[name]
 	if share == nil || share.Check == nil {
-		if _, had := x.want.Checks[name]; had {
+		if had {
 			delete(x.want.Checks, name)
 			change.Check(name)
 		}
 		return
 	}
-	x.want.Checks[name] = *share.Check
-	change.Check(name)
+	if !had || !reflect.DeepEqual(was, *share.Check) {
+		x.want.Checks[name] = *share.Check
+		change.Check(name)
+	}
+}
+
+// Block gives a key up to another program, and says why. What Services claim
+// there stays unserved until Unblock.
+func (x *Index) Block(key state.ServerKey, why string) *state.Change {
+	change := &state.Change{}
+	x.blocked[key] = why
+	x.settle(key, change)
+	return change
+}
+
+// Unblock takes back a key that Block gave up.
+func (x *Index) Unblock(key state.ServerKey) *state.Change {
+	change := &state.Change{}
+	delete(x.blocked, key)
+	x.settle(key, change)
+	return change
+}
+
+// Blocked lists the keys that belong to other programs.
+func (x *Index) Blocked() []state.ServerKey {
+	return slices.SortedFunc(maps.Keys(x.blocked), state.ServerKey.Compare)
+}
+
+// IsBlocked tells whether a key belongs to another program.
+func (x *Index) IsBlocked(key state.ServerKey) bool { return x.blocked[key] != "" }
+
+// Claimants lists the Services that claim a key.
+func (x *Index) Claimants(key state.ServerKey) []state.Name {
+	var names []state.Name
+	for _, f := range x.claims[key] {
+		if !f.retired {
+			names = append(names, f.Service)
+		}
+	}
+	return names
 }
 
 // Retire keeps a key in place that no Service claims any more, for the sake of
@@ -304,7 +344,7 @@ func (x *Index) swapCheck(name state.Name, share *Share, change *state.Change) {
 // claims the key takes it over.
 func (x *Index) Retire(key state.ServerKey, bind bool) *state.Change {
 	change := &state.Change{}
-	if len(x.claims[key]) > 0 || x.shortcut[key] > 0 {
+	if len(x.claims[key]) > 0 || x.shortcut[key] > 0 || x.IsBlocked(key) {
 		return change
 	}
 	x.claims[key] = []*Frontend{{Key: key, bind: bind, refuse: true, retired: true, server: &state.VirtualServer{Datagrams: key.Protocol == state.UDP}}}
@@ -362,6 +402,10 @@ func (x *Index) Problems(svc *state.Service) []Problem {
 	}
 	all := slices.Clone(share.Problems)
 	for _, f := range share.Fronts {
+		if why := x.blocked[f.Key]; why != "" {
+			all = append(all, problem(svc, ReasonForeign, "%s %s: %s", f.class, f.Key.Addr, why))
+			continue
+		}
 		holder := x.force[f.Key]
 		if holder == nil || holder == f {
 			continue
@@ -385,7 +429,7 @@ func (x *Index) Rivals(name state.Name) []state.Name {
 			}
 		}
 	}
-	return slices.SortedFunc(maps.Keys(rivals), compareNames)
+	return slices.SortedFunc(maps.Keys(rivals), state.Name.Compare)
 }
 
 // NoLocal counts, by policy and family, the Services whose policy Local finds

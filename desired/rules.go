@@ -58,12 +58,15 @@ const (
 	isNew = "-m conntrack --ctstate NEW"
 )
 
-// unmarked matches packets that take no way past policy Local.
+// marked matches packets that take a way past policy Local, unmarked those that
+// do not.
+func marked() string   { return fmt.Sprintf("-m mark --mark %#x/%#x", markBlock, uint32(markMask)) }
 func unmarked() string { return fmt.Sprintf("-m mark ! --mark %#x/%#x", markBlock, uint32(markMask)) }
 
 // mangle leads callers of the cluster past policy Local by a mark that names a
 // virtual server of its own. The mark must be gone before the packet leaves,
-// or a tunnel's outer packet would inherit it and meet that virtual server.
+// or a tunnel's outer packet would inherit it and meet that virtual server. On
+// a call of the node itself the mark that asks for source NAT takes its place.
 // The node's own calls meet no INPUT before IPVS, so what must not reach it is
 // dropped here.
 func (r ruleset) mangle() state.Table {
@@ -78,7 +81,8 @@ func (r ruleset) mangle() state.Table {
 			{Name: "KIPVS-PREROUTING", Rules: pre},
 			{Name: "KIPVS-OUTPUT", Rules: append([]string{shortcut}, r.barred()...)},
 			{Name: "KIPVS-POSTROUTING", Rules: []string{
-				fmt.Sprintf("-m mark --mark %#x/%#x -j MARK --set-xmark 0x0/0xffffffff", markBlock, uint32(markMask)),
+				fmt.Sprintf("%s -m addrtype --src-type LOCAL -j MARK --set-xmark %#x/0xffffffff", marked(), 1<<r.MasqueradeBit),
+				marked() + " -j MARK --set-xmark 0x0/0xffffffff",
 			}},
 		},
 		Jumps: []state.Jump{
@@ -114,7 +118,10 @@ func (r ruleset) nat() state.Table {
 		Family: r.family, Name: "nat",
 		Chains: []state.Chain{
 			{Name: "KIPVS-PREROUTING", Rules: pre},
-			{Name: "KIPVS-OUTPUT", Rules: []string{"-p tcp " + refused, "-p sctp " + refused, served}},
+			{Name: "KIPVS-OUTPUT", Rules: []string{
+				"-p tcp " + refused, "-p sctp " + refused,
+				rule(r.is(setCluster, "dst,dst"), masquerade), rule(r.is(setExternal, "dst,dst"), masquerade), served,
+			}},
 			{Name: "KIPVS-POSTROUTING", Rules: r.postrouting()},
 		},
 		Jumps: []state.Jump{
@@ -135,9 +142,10 @@ func (r ruleset) cluster() (string, bool) {
 	return rule(no, r.is(setCluster, "dst,dst")), ok
 }
 
-// postrouting gives a new source to a pod's call that ended at itself, to the
-// node's own calls (for which the kernel takes the Service's address as the
-// source, since it is local) and to what was marked for it. The mark is cleared, so that a tunnel does not do the
+// postrouting gives a new source to a pod's call that ended at itself, to
+// whatever would leave with a Service's address as its source (the kernel takes
+// that for the node's own calls, since it is local) and to what was marked for
+// it, such as every call of the node. The mark is cleared, so that a tunnel does not do the
 // same again to its outer packet.
 func (r ruleset) postrouting() []string {
 	bit := fmt.Sprintf("%#x", 1<<r.MasqueradeBit)

@@ -47,10 +47,6 @@ func (s set) in(f state.Family) string {
 // a family.
 func Ledger(f state.Family) string { return setService.in(f) }
 
-// Marks returns the name of the set whose entries carry the marks of our
-// virtual servers by mark in a family.
-func Marks(f state.Family) string { return setShortcut.in(f) }
-
 func emptySets(families []state.Family) (map[string]*state.Set, []string) {
 	all := map[string]*state.Set{}
 	var order []string

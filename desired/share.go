@@ -3,7 +3,6 @@ package desired
 import (
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/state"
@@ -127,9 +126,8 @@ func (c *compiler) readAddresses() {
 func (c *compiler) addresses(field string, texts []string) map[state.Family][]netip.Addr {
 	by := map[state.Family][]netip.Addr{}
 	for _, t := range texts {
-		a, err := netip.ParseAddr(strings.TrimSpace(t))
-		a = a.Unmap()
-		if err != nil || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() {
+		a, err := state.ParseAddr(t)
+		if err != nil || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || (a.Is6() && a.IsLinkLocalUnicast()) {
 			c.complain(ReasonInvalid, "%s: %q is no address that a Service can have; it is left out", field, t)
 			continue
 		}
@@ -172,7 +170,7 @@ func (c *compiler) readRanges() {
 	c.ranges = map[state.Family][]netip.Prefix{}
 	open := map[state.Family]bool{}
 	for _, t := range c.svc.SourceRanges {
-		p, err := netip.ParsePrefix(strings.TrimSpace(t))
+		p, err := state.ParsePrefix(t)
 		if err != nil {
 			c.complain(ReasonInvalid, "spec.loadBalancerSourceRanges: %q is no CIDR; it admits nobody", t)
 			c.close()
@@ -180,7 +178,7 @@ func (c *compiler) readRanges() {
 		}
 		fam := state.FamilyOf(p.Addr())
 		open[fam] = open[fam] || p.Bits() == 0
-		c.ranges[fam] = append(c.ranges[fam], p.Masked())
+		c.ranges[fam] = append(c.ranges[fam], p)
 	}
 	for fam := range open {
 		if open[fam] {
@@ -247,10 +245,11 @@ func (c *compiler) count(fam state.Family, pools pools) {
 }
 
 // hairpin notes the local endpoints: a call of one to itself through a Service
-// must not keep its source, or the answer would never leave the pod.
+// must not keep its source, or the answer would never leave the pod. One in the
+// node's own network is the node itself.
 func (c *compiler) hairpin(p port, fam state.Family) {
 	for _, b := range collect(c.slices, fam, p) {
-		if b.Node == "" || b.Node != c.self.Node {
+		if b.Node == "" || b.Node != c.self.Node || c.owns(b.at.Addr()) {
 			continue
 		}
 		c.share.hairpins = append(c.share.hairpins, member{set: setHairpin.in(fam), entry: state.Entry{

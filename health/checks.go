@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/state"
@@ -40,15 +41,13 @@ func (c *Checks) Sync(want map[state.Name]state.HealthCheck) map[state.Name]erro
 	for name, w := range want {
 		server := c.servers[name]
 		if server == nil {
-			server = &checkServer{name: name, port: w.Port, addresses: w.Addresses, healthy: c.healthy}
-			server.set(w.Local)
-			if err := server.open(); err != nil {
-				failed[name] = err
-				continue
-			}
+			server = &checkServer{name: name, port: w.Port, addresses: w.Addresses, healthy: c.healthy, http: map[listen]*http.Server{}}
 			c.servers[name] = server
 		}
 		server.set(w.Local)
+		if err := server.open(); err != nil {
+			failed[name] = err
+		}
 	}
 	return failed
 }
@@ -62,7 +61,7 @@ type checkServer struct {
 	port      uint16
 	addresses []netip.Addr
 	healthy   func() bool
-	http      []*http.Server
+	http      map[listen]*http.Server
 
 	mu    sync.Mutex
 	local int
@@ -75,32 +74,42 @@ func (s *checkServer) set(local int) {
 }
 
 // open listens on every address, or on all of both families where none is
-// given. A family that the node does not have is no error.
+// given, and keeps what it has already. A family or an address that the node
+// does not have is no error.
 func (s *checkServer) open() error {
-	type listen struct{ network, address string }
-	var where []listen
-	for _, a := range s.addresses {
-		where = append(where, listen{"tcp", netip.AddrPortFrom(a, s.port).String()})
-	}
-	if s.addresses == nil {
-		port := strconv.Itoa(int(s.port))
-		where = []listen{{"tcp4", ":" + port}, {"tcp6", ":" + port}}
-	}
 	var errs []error
-	for _, l := range where {
+	for _, l := range s.where() {
+		if s.http[l] != nil {
+			continue
+		}
 		listener, err := net.Listen(l.network, l.address)
+		if errors.Is(err, syscall.EAFNOSUPPORT) || errors.Is(err, syscall.EADDRNOTAVAIL) {
+			continue
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("health-check node port of %s: listen on %s: %w", s.name, l.address, err))
 			continue
 		}
 		server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
-		s.http = append(s.http, server)
+		s.http[l] = server
 		go server.Serve(listener)
 	}
-	if len(s.http) == 0 {
-		return errors.Join(errs...)
+	return errors.Join(errs...)
+}
+
+// listen is where a server listens.
+type listen struct{ network, address string }
+
+func (s *checkServer) where() []listen {
+	port := strconv.Itoa(int(s.port))
+	if s.addresses == nil {
+		return []listen{{"tcp4", ":" + port}, {"tcp6", ":" + port}}
 	}
-	return nil
+	var all []listen
+	for _, a := range s.addresses {
+		all = append(all, listen{"tcp", netip.AddrPortFrom(a, s.port).String()})
+	}
+	return all
 }
 
 func (s *checkServer) close() {

@@ -23,14 +23,29 @@ type Status struct {
 	synced   bool      // everything was in force once
 	success  time.Time // the last time that everything was in force
 	waiting  time.Time // since when something has waited to be programmed; zero for nothing
+	began    time.Time // when the pass that runs began; zero between passes
 	eligible bool
 }
+
+// longestPass is how long a pass may last before the proxy counts as stuck.
+const longestPass = time.Minute
 
 // NewStatus returns a Status that is unhealthy until the first success. A proxy
 // that has had something to program for longer than the timeout is unhealthy.
 func NewStatus(families []state.Family, timeout time.Duration, now func() time.Time) *Status {
 	return &Status{families: families, timeout: timeout, now: now}
 }
+
+// Began notes that a pass begins, Ended that it is over: one that never ends is
+// unhealthy too.
+func (s *Status) Began(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.began = at
+}
+
+// Ended notes the end of a pass.
+func (s *Status) Ended() { s.Began(time.Time{}) }
 
 // Queued notes that something waits to be programmed since the given time.
 func (s *Status) Queued(at time.Time) {
@@ -66,7 +81,9 @@ func (s *Status) Healthy() bool {
 }
 
 func (s *Status) healthy() bool {
-	return s.synced && (s.waiting.IsZero() || s.now().Sub(s.waiting) < s.timeout)
+	now := s.now()
+	stuck := !s.began.IsZero() && now.Sub(s.began) > longestPass
+	return s.synced && !stuck && (s.waiting.IsZero() || now.Sub(s.waiting) < s.timeout)
 }
 
 // answer is the body of /healthz and /livez, as kube-proxy writes it.

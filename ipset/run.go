@@ -88,7 +88,11 @@ func (r *runner) step(ops []op) {
 func (r *runner) set(o op) {
 	if err := r.table.apply(o); err != nil {
 		r.broken[o.set] = true
-		r.errs = append(r.errs, fmt.Errorf("ipset %s: %w", o, err))
+		err = fmt.Errorf("ipset %s: %w", o, err)
+		if o.verb == verbDestroy {
+			err = &state.KeyError{Err: err} // a set too many is in nobody's way
+		}
+		r.errs = append(r.errs, err)
 		return
 	}
 	r.done = append(r.done, o)

@@ -134,7 +134,7 @@ func samples() []state.Table {
 				}}, {Name: "KIPVS-MASQ", Rules: []string{
 					"-j MARK --set-xmark 0x4000/0x4000",
 				}}, {Name: "KIPVS-POSTROUTING", Rules: []string{
-					"-m set --match-set KIPVS-ADDRESS src -j MASQUERADE --random-fully",
+					"-m set --match-set " + p + "ADDRESS src -j MASQUERADE --random-fully",
 					"-m mark ! --mark 0x4000/0x4000 -j RETURN",
 					"-j MARK --set-xmark 0x4000/0x0",
 					"-j MASQUERADE --random-fully",

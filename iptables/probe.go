@@ -31,17 +31,18 @@ func requirements(f state.Family, randomFully bool) map[string][]requirement {
 		masquerade += " --random-fully"
 	}
 	common := []requirement{
+		{"-m addrtype --src-type LOCAL -j RETURN", "xt_addrtype"},
 		{"-m comment --comment " + Comment + " -j RETURN", "xt_comment"},
 		{"-m mark --mark 0x1/0x1 -j RETURN", "xt_mark"},
 		{"-m conntrack --ctstate NEW -j RETURN", "xt_conntrack"},
 	}
 	return map[string][]requirement{
-		"mangle": append(common[:3:3], requirement{"-j MARK --set-xmark 0x0/0x1", "xt_mark"}),
-		"filter": append(common[:3:3],
+		"mangle": append(common[:len(common):len(common)], requirement{"-j MARK --set-xmark 0x0/0x1", "xt_mark"}),
+		"filter": append(common[:len(common):len(common)],
 			requirement{"-p tcp -j REJECT --reject-with tcp-reset", rejectModule},
 			requirement{"-j REJECT --reject-with " + reject, rejectModule},
 			requirement{icmp, icmpModule}),
-		"nat": append(common[:3:3],
+		"nat": append(common[:len(common):len(common)],
 			requirement{masquerade, "xt_MASQUERADE"},
 			requirement{"-p tcp -j DNAT --to-destination " + loopback, "xt_nat"},
 		),

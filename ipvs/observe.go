@@ -54,7 +54,8 @@ func (t *Table) Draining() (keys []state.ServerKey, reals int, wait time.Duratio
 		reals += n
 		for _, r := range t.have[key].reals {
 			if !r.since.IsZero() {
-				wait = min(wait, max(t.config.Limits.Settle, now.Sub(r.since)/4))
+				age := now.Sub(r.since)
+				wait = min(wait, max(t.config.Limits.Settle, min(age/4, r.limit-age)))
 			}
 		}
 	}

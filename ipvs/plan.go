@@ -90,11 +90,15 @@ type server struct {
 	foreign bool
 }
 
-// realServer is a real server of ours. since is when it was first seen to
-// drain, zero while it does not.
+// realServer is a real server of ours.
 type realServer struct {
 	weight int
-	since  time.Time
+	// forward is the forwarding method, 0 (NAT) for what we make.
+	forward uint32
+	// since is when it was first seen to drain, zero while it does not; limit is
+	// how long it may.
+	since time.Time
+	limit time.Duration
 }
 
 // planEnsure returns what makes a virtual server take new connections as
@@ -124,7 +128,7 @@ func planEnsure(key state.ServerKey, want *state.VirtualServer, have *server) []
 		switch {
 		case there == nil:
 			ops = append(ops, Op{verb: addReal, server: Server{Key: key}, real: real})
-		case there.weight != weight:
+		case there.weight != weight || there.forward != 0:
 			ops = append(ops, Op{verb: editReal, server: Server{Key: key}, real: real})
 		}
 	}
@@ -170,11 +174,8 @@ func drained(want *state.VirtualServer, listed bool, counts Real, since time.Tim
 	if since.IsZero() {
 		return false
 	}
-	age, limit := now.Sub(since), limits.Gone
-	if listed {
-		limit = limits.Listed
-	}
-	if age >= limit {
+	age := now.Sub(since)
+	if age >= limits.of(listed) {
 		return true
 	}
 	return !want.Datagrams && counts.Active == 0 && age >= limits.Settle

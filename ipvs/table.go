@@ -24,6 +24,14 @@ type Limits struct {
 	Settle time.Duration
 }
 
+// of returns the limit for a real server whose endpoint is listed or not.
+func (l Limits) of(listed bool) time.Duration {
+	if listed {
+		return l.Listed
+	}
+	return l.Gone
+}
+
 // DefaultLimits are in force where nothing else is configured.
 var DefaultLimits = Limits{Listed: 10 * time.Minute, Gone: time.Minute, Settle: 2 * time.Second}
 
@@ -34,9 +42,11 @@ type Timeouts struct{ TCP, TCPFin, UDP time.Duration }
 // Config tells a Table what it cannot know.
 type Config struct {
 	Limits Limits
-	// Owned tells whether a virtual server found in the kernel is ours. It is
-	// asked in Read.
+	// Owned tells from the record whether a virtual server found in the kernel
+	// is ours. It is asked in Read.
 	Owned func(state.ServerKey) bool
+	// Bound tells whether an address is on our device. It is asked in Adopt.
+	Bound func(netip.Addr) bool
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -50,6 +60,9 @@ type Table struct {
 	foreign  int
 	reals    int
 	draining map[state.ServerKey]int // real servers that drain
+	// contested are keys at which we met a virtual server that was not there at
+	// the last Read. The record says nothing about those.
+	contested map[state.ServerKey]bool
 }
 
 var _ state.Layer = (*Table)(nil)
@@ -66,7 +79,7 @@ func Open(c Config) (*Table, error) {
 
 // New returns a Table on a kernel.
 func New(k Kernel, c Config) *Table {
-	return &Table{kernel: k, config: c, have: map[state.ServerKey]*server{}, draining: map[state.ServerKey]int{}}
+	return &Table{kernel: k, config: c, have: map[state.ServerKey]*server{}, draining: map[state.ServerKey]int{}, contested: map[state.ServerKey]bool{}}
 }
 
 // Read learns the kernel's virtual servers. One that was ours stays ours, even
@@ -82,7 +95,7 @@ func (t *Table) Read(ctx context.Context) error {
 			return err
 		}
 		before := t.have[s.Key]
-		ours := (before != nil && !before.foreign) || t.config.Owned(s.Key)
+		ours := (before != nil && !before.foreign) || (!t.contested[s.Key] && t.config.Owned(s.Key))
 		reals, err := t.readReals(s.Key, before)
 		if gone(err) {
 			continue
@@ -93,6 +106,7 @@ func (t *Table) Read(ctx context.Context) error {
 		have[s.Key] = &server{Server: s, reals: reals, foreign: !ours}
 	}
 	t.have = have
+	clear(t.contested)
 	t.recount()
 	return nil
 }
@@ -104,11 +118,11 @@ func (t *Table) readReals(key state.ServerKey, before *server) (map[netip.AddrPo
 	}
 	reals := make(map[netip.AddrPort]*realServer, len(list))
 	for _, r := range list {
-		rs := &realServer{weight: r.Weight}
+		rs := &realServer{weight: r.Weight, forward: r.Forward}
 		if r.Weight == 0 {
-			rs.since = t.config.Now()
+			rs.since, rs.limit = t.config.Now(), t.config.Limits.Gone
 			if before != nil && before.reals[r.At] != nil && !before.reals[r.At].since.IsZero() {
-				rs.since = before.reals[r.At].since
+				rs.since, rs.limit = before.reals[r.At].since, before.reals[r.At].limit
 			}
 		}
 		reals[r.At] = rs
@@ -142,10 +156,11 @@ func (t *Table) Ensure(ctx context.Context, want *state.Node, change *state.Chan
 	return done, errors.Join(errs...)
 }
 
-// Adopt takes over the virtual servers that are wanted and not known to be
-// ours, where all of their real servers are wanted ones. Any other is somebody
-// else's, and returned as an ErrForeign. It comes before anything is written
-// into the record of what is ours.
+// Adopt takes over the virtual servers that are wanted and not known to be ours
+// where that is safe: at an address on our device, or where there are real
+// servers and all of them are wanted ones. Any other is somebody else's, and
+// returned as an ErrForeign. It comes before anything is written into the
+// record of what is ours.
 func (t *Table) Adopt(want *state.Node, change *state.Change) []*state.KeyError {
 	if t.foreign == 0 {
 		return nil
@@ -156,25 +171,39 @@ func (t *Table) Adopt(want *state.Node, change *state.Change) []*state.KeyError 
 		if vs == nil || have == nil || !have.foreign {
 			continue
 		}
-		if err := have.strange(vs); err != nil {
+		if err := t.strange(have, vs); err != nil {
 			others = append(others, &state.KeyError{Keys: []state.ServerKey{key}, Err: err})
 			continue
 		}
 		have.foreign = false
-		t.recount()
+		t.foreign--
+		for _, rs := range have.reals {
+			t.count(key, rs, 1)
+		}
 	}
 	return others
 }
 
-// strange returns an error if a virtual server has a real server that is not a
-// wanted one.
-func (s *server) strange(want *state.VirtualServer) error {
-	for at := range s.reals {
-		if _, ok := want.Real[at]; !ok {
+// strange returns an error if nothing shows that a virtual server is ours.
+func (t *Table) strange(s *server, want *state.VirtualServer) error {
+	if t.config.Bound(s.Key.Addr) {
+		return nil
+	}
+	if len(s.reals) == 0 {
+		return fmt.Errorf("virtual server %s without real servers %w", s.Key, state.ErrForeign)
+	}
+	for at, rs := range s.reals {
+		if _, ok := want.Real[at]; !ok || rs.forward != 0 {
 			return fmt.Errorf("virtual server %s with real server %s %w", s.Key, at, state.ErrForeign)
 		}
 	}
 	return nil
+}
+
+// IsForeign tells whether somebody else's virtual server stands at a key.
+func (t *Table) IsForeign(key state.ServerKey) bool {
+	have := t.have[key]
+	return have != nil && have.foreign
 }
 
 // Prune drains and removes what is not wanted.
@@ -220,6 +249,10 @@ func (t *Table) prune(key state.ServerKey, want *state.VirtualServer, have *serv
 	seen := make(map[netip.AddrPort]Real, len(list))
 	for _, r := range list {
 		seen[r.At] = r
+		if rs := have.reals[r.At]; rs != nil {
+			_, listed := want.Real[r.At]
+			rs.limit = t.config.Limits.of(listed)
+		}
 	}
 	return planPrune(key, want, have, seen, t.config.Limits, t.config.Now()), nil
 }
@@ -260,16 +293,19 @@ func (t *Table) run(op Op) error {
 	return nil
 }
 
-// call sends the request. What is there already is edited, what is gone
-// already needs no removal.
+// call sends the request. A real server that is there already is edited, what
+// is gone already needs no removal. A virtual server that is there although the
+// last Read did not find it may be somebody else's: that is an error, and the
+// next Read and Adopt decide.
 func (t *Table) call(op Op) error {
 	key := op.server.Key
 	switch op.verb {
 	case addServer:
-		if err := t.kernel.AddServer(op.server); !errors.Is(err, unix.EEXIST) {
-			return err
+		err := t.kernel.AddServer(op.server)
+		if errors.Is(err, unix.EEXIST) {
+			t.contested[key] = true
 		}
-		return t.kernel.EditServer(op.server)
+		return err
 	case editServer:
 		return t.kernel.EditServer(op.server)
 	case delServer:
@@ -308,7 +344,7 @@ func (t *Table) believe(op Op) {
 	case addReal, editReal:
 		rs := &realServer{weight: op.real.Weight}
 		if rs.weight == 0 {
-			rs.since = t.config.Now()
+			rs.since, rs.limit = t.config.Now(), t.config.Limits.Gone
 		}
 		t.note(have, op.real.At, rs)
 	case delReal:

@@ -21,7 +21,10 @@ func testConfig(c *clock) Config {
 	if c == nil {
 		c = &clock{time.Unix(1000, 0)}
 	}
-	return Config{Limits: DefaultLimits, Owned: func(state.ServerKey) bool { return false }, Now: c.now}
+	return Config{
+		Limits: DefaultLimits, Now: c.now,
+		Owned: func(state.ServerKey) bool { return false }, Bound: func(netip.Addr) bool { return false },
+	}
 }
 
 func node(servers map[state.ServerKey]*state.VirtualServer) *state.Node {
@@ -273,4 +276,93 @@ func pass(table *Table, want *state.Node) error {
 	_, err := table.Ensure(ctx, want, all)
 	_, err2 := table.Prune(ctx, want, all)
 	return errors.Join(err, err2)
+}
+
+func TestWhatShowsThatAServerIsOurs(t *testing.T) {
+	key, at := tcp("192.0.2.11:30080"), netip.MustParseAddrPort(a)
+	for name, c := range map[string]struct {
+		reals []Real
+		bound bool
+		owned bool
+		ours  bool
+	}{
+		"in the record":                   {owned: true, ours: true},
+		"wanted real servers":             {reals: []Real{{At: at, Weight: 1}}, ours: true},
+		"no real server":                  {},
+		"no real server, address ours":    {bound: true, ours: true},
+		"a real server by direct routing": {reals: []Real{{At: at, Weight: 1, Forward: 3}}},
+		"a strange real server":           {reals: []Real{{At: netip.MustParseAddrPort("192.0.2.9:1")}}},
+		"a strange one and a wanted one":  {reals: []Real{{At: at}, {At: netip.MustParseAddrPort("192.0.2.9:1")}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kernel := NewFake()
+			must(t, kernel.AddServer(Server{Key: key, Scheduler: "rr"}))
+			for _, r := range c.reals {
+				must(t, kernel.AddReal(key, r))
+			}
+			config := testConfig(nil)
+			config.Owned = func(state.ServerKey) bool { return c.owned }
+			config.Bound = func(netip.Addr) bool { return c.bound }
+			table := New(kernel, config)
+			must(t, table.Read(context.Background()))
+			others := table.Adopt(node(map[state.ServerKey]*state.VirtualServer{key: rr(a)}), all)
+			if ours := len(others) == 0; ours != c.ours || table.IsForeign(key) == c.ours {
+				t.Errorf("others %v, foreign %t", others, table.IsForeign(key))
+			}
+		})
+	}
+}
+
+// TestServerThatAppearedSinceTheLastRead: another program was faster. What we
+// have written into the record by then must not make it ours.
+func TestServerThatAppearedSinceTheLastRead(t *testing.T) {
+	key := tcp("192.0.2.11:30080")
+	kernel := NewFake()
+	config := testConfig(nil)
+	config.Owned = func(state.ServerKey) bool { return true }
+	table := New(kernel, config)
+	must(t, table.Read(context.Background()))
+	must(t, kernel.AddServer(Server{Key: key, Scheduler: "wlc"}))
+	must(t, kernel.AddReal(key, Real{At: netip.MustParseAddrPort("192.0.2.9:1"), Weight: 1}))
+	before := kernel.Save()
+	want := node(map[state.ServerKey]*state.VirtualServer{key: rr(a)})
+	if _, err := table.Ensure(context.Background(), want, all); !errors.Is(err, unix.EEXIST) {
+		t.Errorf("got %v", err)
+	}
+	must(t, table.Read(context.Background()))
+	if others := table.Adopt(want, all); len(others) != 1 {
+		t.Errorf("others: %v", others)
+	}
+	sync(t, table, want)
+	if after := kernel.Save(); after != before {
+		t.Errorf("want\n%s\ngot\n%s", before, after)
+	}
+}
+
+func TestForwardingMethodIsMended(t *testing.T) {
+	key := tcp("10.96.0.1:80")
+	kernel := NewFake()
+	table := New(kernel, testConfig(nil))
+	want := node(map[state.ServerKey]*state.VirtualServer{key: rr(a)})
+	sync(t, table, want)
+	must(t, kernel.EditReal(key, Real{At: netip.MustParseAddrPort(a), Weight: 1, Forward: 3}))
+	must(t, table.Read(context.Background()))
+	check(t, sync(t, table, want), "-e -t 10.96.0.1:80 -r 10.244.0.1:8080 -m -w 1")
+}
+
+func TestTheNextLookComesNoLaterThanTheLimit(t *testing.T) {
+	key := tcp("10.96.0.1:80")
+	now := &clock{time.Unix(1000, 0)}
+	kernel := NewFake()
+	table := New(kernel, testConfig(now))
+	sync(t, table, node(map[state.ServerKey]*state.VirtualServer{key: rr(a, b)}))
+	kernel.Connections(key, netip.MustParseAddrPort(a), 1, 0)
+	want := node(map[state.ServerKey]*state.VirtualServer{key: rr(b)})
+	sync(t, table, want)
+	for age := time.Duration(0); age < DefaultLimits.Gone; age += time.Second {
+		now.Time = time.Unix(1000, 0).Add(age)
+		if _, _, wait := table.Draining(); age+wait > DefaultLimits.Gone+DefaultLimits.Settle {
+			t.Errorf("at %s the next look is in %s", age, wait)
+		}
+	}
 }

@@ -28,6 +28,7 @@ type Metrics struct {
 	passes     *prometheus.CounterVec
 	operations *prometheus.CounterVec
 	failures   prometheus.Counter
+	errors     *prometheus.CounterVec
 	servers    prometheus.Gauge
 	reals      prometheus.Gauge
 	draining   prometheus.Gauge
@@ -59,6 +60,7 @@ func New(families []state.Family) *Metrics {
 		passes:     counter("kubeipvs_passes_total", "Passes over the node's state; a whole one compares everything.", []string{"kind"}),
 		operations: counter("kubeipvs_operations_total", "Operations on kernel state by layer.", []string{"layer"}),
 		failures:   prometheus.NewCounter(prometheus.CounterOpts{Name: "kubeipvs_pass_failures_total", Help: "Passes after which something wanted was not in force."}),
+		errors:     counter("kubeipvs_errors_total", "Passes in which a layer met errors.", []string{"layer"}),
 		servers:    single("kubeipvs_virtual_servers", "Virtual servers of ours in the kernel."),
 		reals:      single("kubeipvs_real_servers", "Real servers of ours in the kernel."),
 		draining:   single("kubeipvs_draining_real_servers", "Real servers that finish their connections and get no new ones."),
@@ -66,7 +68,7 @@ func New(families []state.Family) *Metrics {
 	}
 	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		m.duration, m.queued, m.last, m.programming, m.noLocal, m.health["/healthz"], m.health["/livez"],
-		m.passes, m.operations, m.failures, m.servers, m.reals, m.draining, m.services)
+		m.passes, m.operations, m.failures, m.errors, m.servers, m.reals, m.draining, m.services)
 	return m
 }
 
@@ -111,6 +113,9 @@ func (m *Metrics) Synced(p proxy.Pass) {
 	m.passes.WithLabelValues(kind).Inc()
 	for layer, n := range p.Done {
 		m.operations.WithLabelValues(layer).Add(float64(n))
+	}
+	for _, layer := range p.Failed {
+		m.errors.WithLabelValues(layer).Inc()
 	}
 	m.servers.Set(float64(p.Servers))
 	m.reals.Set(float64(p.Reals))

@@ -23,7 +23,7 @@ type Names struct {
 func (p *Proxy) Names(ctx context.Context) (Names, error) {
 	answer := make(chan Names, 1)
 	select {
-	case p.asks <- func() { answer <- p.names() }:
+	case p.asks <- func(context.Context) { answer <- p.names() }:
 		return <-answer, nil
 	case <-ctx.Done():
 		return Names{}, ctx.Err()
@@ -35,7 +35,7 @@ func (p *Proxy) Names(ctx context.Context) (Names, error) {
 func (p *Proxy) Compare(ctx context.Context) (Pass, error) {
 	answer := make(chan Pass, 1)
 	failed := make(chan error, 1)
-	ask := func() {
+	ask := func(ctx context.Context) {
 		batch, synced := p.inbox.take()
 		p.absorb(batch)
 		if !synced {

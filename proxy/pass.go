@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 func (p *Proxy) pass(ctx context.Context) Pass {
 	began := p.Now()
 	whole := p.schedule.due(began)
+	p.Observer.Began(began)
 	r := Pass{At: began, Whole: whole, Done: map[string]int{}}
 	var rules bool
 	switch {
@@ -33,12 +35,17 @@ func (p *Proxy) pass(ctx context.Context) Pass {
 	change.All = whole
 	if r.Err == nil {
 		p.meetOthers(&change, touched)
+		p.spare(&change)
 		r.Err = p.apply(ctx, &change, rules, &r)
 	}
-	if rules && change.Fails(r.Err) {
+	if rules && p.ruled {
 		p.settleRules(ctx)
 	}
 	p.carry(&change, whole, r.Err)
+	if whole {
+		// A setting that cannot be made stops nothing else.
+		r.Err = errors.Join(r.Err, p.set())
+	}
 	if whole || len(change.Checks) > 0 || len(p.unopened) > 0 {
 		p.syncChecks(touched)
 	}
@@ -63,26 +70,36 @@ func (p *Proxy) carry(change *state.Change, whole bool, err error) {
 	p.pending = state.Change{}
 	switch {
 	case err != nil:
+		if whole {
+			p.failed = nil
+		}
+		p.failed = append(p.failed, slices.Collect(maps.Keys(change.Failed))...)
 		change.All, change.Failed = false, nil
 		p.unclean.Merge(change)
 	case whole:
-		p.unclean = state.Change{}
+		p.unclean, p.failed = state.Change{}, nil
 	}
+}
+
+// spare keeps a pass over a change off the keys that failed before: what they
+// need may not be in place. A whole pass tries them again.
+func (p *Proxy) spare(change *state.Change) {
+	if change.All || len(p.failed) == 0 {
+		return
+	}
+	change.Fails(&state.KeyError{Keys: p.failed})
 }
 
 // read learns what the kernel holds. The rules cost processes, so they are
 // read only if they may have changed.
 func (p *Proxy) read(ctx context.Context) (rules bool, err error) {
-	if err := p.set(); err != nil {
-		return false, err
-	}
 	if err := p.Layers.Sets.Read(ctx); err != nil {
 		return false, fmt.Errorf("read sets: %w", err)
 	}
 	if references, err := p.Layers.Sets.References(ctx); err != nil || p.rulesGone(references) {
 		p.rulesDue = true
 	}
-	rules = p.rulesDue
+	rules = p.rulesDue || p.Now().Sub(p.rulesAt) >= p.Period
 	if rules {
 		if err := p.Layers.Rules.Read(ctx); err != nil {
 			return rules, fmt.Errorf("read iptables: %w", err)
@@ -122,7 +139,7 @@ func (p *Proxy) lookAtAddresses(ctx context.Context) error {
 // layers must look at. It returns the Services whose problems may have changed.
 func (p *Proxy) decide(whole bool) map[state.Name]struct{} {
 	touched := map[state.Name]struct{}{}
-	for name := range p.dirty {
+	for _, name := range slices.SortedFunc(maps.Keys(p.dirty), state.Name.Compare) {
 		p.note(name, touched)
 		share := p.share(name)
 		change, lost := p.index.Replace(name, share)
@@ -139,9 +156,11 @@ func (p *Proxy) decide(whole bool) map[state.Name]struct{} {
 			p.pending.Merge(p.index.Release(key))
 		}
 	}
-	drains, _, _ := p.Layers.Servers.Draining()
-	for _, key := range drains {
-		p.pending.Server(key)
+	if p.schedule.drained(p.Now()) {
+		drains, _, _ := p.Layers.Servers.Draining()
+		for _, key := range drains {
+			p.pending.Server(key)
+		}
 	}
 	return touched
 }
@@ -207,6 +226,7 @@ func (p *Proxy) apply(ctx context.Context, change *state.Change, rules bool, r *
 		{"flows", l.Flows.Clean},
 	}
 	var errs []error
+	p.broken, p.ruled = false, true
 	for _, s := range steps {
 		if s.name == "rules" && !rules {
 			continue
@@ -216,39 +236,53 @@ func (p *Proxy) apply(ctx context.Context, change *state.Change, rules bool, r *
 			looked = p.flows(change)
 		}
 		done, err := s.do(ctx, p.index.Want(), looked)
+		p.ruled = p.ruled && (s.name != "rules" || err == nil)
 		r.Done[s.name] += len(done)
+		if err != nil {
+			r.Failed = append(r.Failed, s.name)
+		}
 		p.logOps(s.name, done)
 		if err == nil {
 			continue
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
 		p.noteScheduler(err)
-		if !change.Fails(err) {
-			break
+		if change.Fails(err) {
+			continue
 		}
+		if s.name == "rules" && p.started {
+			// The rules stood before, and what varies is in the sets. Somebody who
+			// holds the lock of iptables must not hold up everything else.
+			continue
+		}
+		p.broken = true
+		break
 	}
 	return errors.Join(errs...)
 }
 
-// meetOthers leaves out of the pass what is wanted at keys that belong to other
-// programs, and adds the Services to which that is new or no longer so.
+// meetOthers gives up the keys at which another program's virtual server
+// stands, and takes back those where none does any more. It comes before
+// anything is written, so that what others have never gets into the record of
+// what is ours. It adds the Services that this concerns.
 func (p *Proxy) meetOthers(change *state.Change, touched map[state.Name]struct{}) {
-	for key := range p.conflicts {
-		if _, looked := change.Servers[key]; looked || change.All {
-			p.noteOwner(key, touched)
-			delete(p.conflicts, key)
+	if change.All {
+		for _, key := range p.index.Blocked() {
+			p.concern(key, touched)
+			change.Merge(p.index.Unblock(key))
 		}
 	}
 	for _, other := range p.Layers.Servers.Adopt(p.index.Want(), change) {
-		change.Fails(other)
-		p.conflicts[other.Keys[0]] = other.Error()
-		p.noteOwner(other.Keys[0], touched)
+		key := other.Keys[0]
+		change.Merge(p.index.Block(key, other.Error()))
+		p.concern(key, touched)
 	}
 }
 
-func (p *Proxy) noteOwner(key state.ServerKey, touched map[state.Name]struct{}) {
-	if owner, _, ok := p.index.Owner(key); ok {
-		touched[owner] = struct{}{}
+// concern adds the Services that claim a key.
+func (p *Proxy) concern(key state.ServerKey, touched map[state.Name]struct{}) {
+	for _, name := range p.index.Claimants(key) {
+		touched[name] = struct{}{}
 	}
 }
 
@@ -272,11 +306,14 @@ func (p *Proxy) noteScheduler(err error) {
 // of them only the first time, since a dump of all flows is costly and they
 // can only go stale by a change.
 func (p *Proxy) flows(change *state.Change) *state.Change {
-	if !p.started {
-		return change
-	}
 	narrow := *change
-	narrow.All = false
+	narrow.All = change.All && !p.started
+	narrow.Servers = map[state.ServerKey]struct{}{}
+	for key := range change.Servers {
+		if !p.Layers.Servers.IsForeign(key) && !change.FailedKey(key) {
+			narrow.Server(key)
+		}
+	}
 	return &narrow
 }
 
@@ -331,15 +368,12 @@ func (p *Proxy) settleRules(ctx context.Context) {
 func (p *Proxy) finish(r *Pass, whole bool, touched map[state.Name]struct{}) {
 	now := p.Now()
 	r.Took = now.Sub(r.At)
-	p.schedule.done(now, whole, r.Err != nil, r.Took)
-	if whole && now.Sub(p.rulesAt) >= p.Period {
-		p.rulesDue = true
-	}
+	p.schedule.done(now, whole, r.Err != nil, p.broken, r.Took)
 	r.Draining = p.awaitDrains(now)
 	r.Servers, r.Reals = p.Layers.Servers.Counts()
 	r.Services = len(p.view.cluster.Services)
 	r.NoLocal = p.index.NoLocal()
-	if r.Err == nil {
+	if r.Err == nil && (whole || p.schedule.retryAt.IsZero()) {
 		r.Triggered = p.triggers.take()
 		p.started = p.started || whole
 	}
@@ -385,11 +419,6 @@ func (p *Proxy) reportProblems(name state.Name) {
 		return
 	}
 	problems := p.index.Problems(svc)
-	for key, text := range p.conflicts {
-		if owner, _, ok := p.index.Owner(key); ok && owner == name {
-			problems = append(problems, desired.Problem{Service: name, UID: svc.UID, Reason: desired.ReasonForeign, Message: text})
-		}
-	}
 	if err := p.unopened[name]; err != nil {
 		problems = append(problems, desired.Problem{Service: name, UID: svc.UID, Reason: desired.ReasonHealthCheck, Message: err.Error()})
 	}

@@ -29,6 +29,8 @@ type Sets interface {
 // Servers is the layer of virtual servers.
 type Servers interface {
 	state.Layer
+	// IsForeign tells whether somebody else's virtual server stands at a key.
+	IsForeign(state.ServerKey) bool
 	// Adopt takes over what is wanted and safely can be, and returns what
 	// belongs to somebody else.
 	Adopt(*state.Node, *state.Change) []*state.KeyError
@@ -81,6 +83,8 @@ type Layers struct {
 type Observer interface {
 	// Queued says that something waits to be programmed.
 	Queued(at time.Time)
+	// Began says that a pass begins.
+	Began(at time.Time)
 	// Synced reports a pass. Its error is nil if everything that was wanted is
 	// in force.
 	Synced(Pass)
@@ -95,9 +99,11 @@ type Pass struct {
 	At    time.Time
 	Took  time.Duration
 	Whole bool // everything was read and compared
-	// Done counts the operations by layer; Err joins what went wrong.
-	Done map[string]int
-	Err  error
+	// Done counts the operations by layer, Failed names the layers with errors
+	// and Err joins what went wrong.
+	Done   map[string]int
+	Failed []string
+	Err    error
 	// Services, Servers, Reals and Draining count what the node holds.
 	Services, Servers, Reals, Draining int
 	NoLocal                            map[desired.Policy]int
@@ -132,7 +138,7 @@ type Config struct {
 type Proxy struct {
 	Config
 	inbox *inbox
-	asks  chan func()
+	asks  chan func(context.Context)
 	view  *view
 	index *desired.Index
 
@@ -145,18 +151,21 @@ type Proxy struct {
 	rulesDue   bool
 	disturbed  bool // the addresses on our device were touched, perhaps by us
 	rulesAt    time.Time
-	conflicts  map[state.ServerKey]string // what others hold of what is wanted
-	unopened   map[state.Name]error       // health-check node ports
-	started    bool                       // the first whole pass has succeeded
-	complaint  string                     // the error that was logged last
+	failed     []state.ServerKey    // keys that failed since the last whole pass that succeeded
+	broken     bool                 // a layer failed as a whole in the last pass
+	ruled      bool                 // the rules are as wanted after the last pass that looked at them
+	unopened   map[state.Name]error // health-check node ports
+	started    bool                 // the first whole pass has succeeded
+	complaint  string               // the error that was logged last
 }
 
 // New returns a Proxy that waits for Run.
 func New(c Config) *Proxy {
 	v := newView(c.Node)
 	return &Proxy{
-		Config: c, inbox: newInbox(), asks: make(chan func()), view: v, index: desired.NewIndex(c.Options, v.self),
-		dirty: map[state.Name]struct{}{}, conflicts: map[state.ServerKey]string{}, rulesDue: true,
+		Config: c, inbox: newInbox(), asks: make(chan func(context.Context)), view: v, index: desired.NewIndex(c.Options, v.self),
+		dirty: map[state.Name]struct{}{}, rulesDue: true,
+		triggers: triggers{since: c.Now()},
 		schedule: schedule{whole: true, period: c.Period, least: c.Least},
 	}
 }
@@ -173,7 +182,7 @@ func (p *Proxy) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case ask := <-p.asks:
-			ask()
+			ask(ctx)
 		case <-p.inbox.signal:
 		case <-timer.C:
 		}

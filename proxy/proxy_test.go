@@ -61,7 +61,7 @@ func TestEverythingIsProgrammedOnce(t *testing.T) {
 	r.mustRest(t)
 }
 
-func TestRestartWritesNothing(t *testing.T) {
+func TestS92RestartWritesNothing(t *testing.T) {
 	k := newKernel()
 	for _, when := range []string{"first", "second"} {
 		r := k.start(testOptions())
@@ -194,7 +194,7 @@ func TestSomebodyElsesVirtualServerIsNoFailure(t *testing.T) {
 	}
 }
 
-func TestRepair(t *testing.T) {
+func TestS93Repair(t *testing.T) {
 	for name, damage := range map[string]func(*kernel){
 		"virtual servers cleared": func(k *kernel) { k.servers.Clear() },
 		"sets flushed":            func(k *kernel) { k.sets.Flush() },

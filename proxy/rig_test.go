@@ -43,12 +43,15 @@ func (noSettings) Ensure() ([]state.Op, error) { return nil, nil }
 
 // noChecks is a health-check server that opens nothing.
 type noChecks struct {
-	want map[state.Name]state.HealthCheck
+	want   map[state.Name]state.HealthCheck
+	failed map[state.Name]error
+	syncs  int
 }
 
 func (n *noChecks) Sync(want map[state.Name]state.HealthCheck) map[state.Name]error {
 	n.want = want
-	return nil
+	n.syncs++
+	return n.failed
 }
 
 // rig is a proxy on a kernel in memory, driven a turn at a time.
@@ -61,6 +64,7 @@ type rig struct {
 }
 
 func (r *rig) Queued(time.Time) {}
+func (r *rig) Began(time.Time)  {}
 func (r *rig) Synced(p Pass)    { r.passes = append(r.passes, p) }
 func (r *rig) Eligible(bool)    {}
 func (r *rig) Problems(n state.Name, p []desired.Problem) {
@@ -81,30 +85,37 @@ func testOptions() *desired.Options {
 	}
 }
 
-// start runs a fresh proxy, without any memory, on the kernel.
+// start runs a fresh proxy, without any memory, on the kernel. The objects that
+// exist have been handed over: two Nodes.
 func (k *kernel) start(o *desired.Options) *rig {
+	r := k.begin(o)
+	r.proxy.Sink().Synced()
+	return r
+}
+
+// begin is start while the sources are still handing over.
+func (k *kernel) begin(o *desired.Options) *rig {
 	r := &rig{kernel: k, checks: &noChecks{}, problems: map[state.Name][]desired.Problem{}}
 	sets, vips := ipset.New(k.sets), vip.New(vip.DefaultDevice, k.vips)
 	owned := func(key state.ServerKey) bool {
 		if key.Mark != 0 {
 			return desired.OurMark(key.Mark)
 		}
-		_, bound := vips.Addresses()[key.Addr]
 		_, listed := sets.Entries(desired.Ledger(key.Family()))[state.Entry{Addr: key.Addr, Protocol: key.Protocol, Port: key.Port}]
-		return bound || listed
+		return listed
 	}
+	bound := func(a netip.Addr) bool { _, there := vips.Addresses()[a]; return there }
 	r.proxy = New(Config{
 		Log: zap.NewNop(), Node: "node1", Options: o, Period: 30 * time.Second, Now: func() time.Time { return k.now }, Observer: r,
 		Layers: Layers{
 			Settings: noSettings{}, Sets: sets, Rules: iptables.New(k.rules), VIPs: vips, Flows: conntrack.New(k.flows), Checks: r.checks,
-			Servers: ipvs.New(k.servers, ipvs.Config{Limits: ipvs.DefaultLimits, Owned: owned, Now: func() time.Time { return k.now }}),
+			Servers: ipvs.New(k.servers, ipvs.Config{Limits: ipvs.DefaultLimits, Owned: owned, Bound: bound, Now: func() time.Time { return k.now }}),
 		},
 	})
 	s := r.proxy.Sink()
 	s.SetNode(&state.ClusterNode{Name: "node1", Zone: "zone-a", Eligible: true, Addresses: []netip.Addr{addr("192.0.2.11"), addr("2001:db8:2::11")}})
 	s.SetNode(&state.ClusterNode{Name: "node2", Zone: "zone-b", Eligible: true, Addresses: []netip.Addr{addr("192.0.2.12"), addr("2001:db8:2::12")}})
 	s.SetAddresses([]netip.Addr{addr("192.0.2.11"), addr("2001:db8:2::11")})
-	s.Synced()
 	return r
 }
 

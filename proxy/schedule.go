@@ -11,7 +11,7 @@ const (
 	lookEvery  = 3 * time.Second
 	wholeShare = 50 // a whole pass may take a fiftieth of the time
 	firstRetry = time.Second
-	lastRetry  = 30 * time.Second
+	lastRetry  = 5 * time.Second
 )
 
 // schedule says when the next pass is due.
@@ -24,7 +24,8 @@ type schedule struct {
 	cost     time.Duration
 	passed   time.Time // end of the last pass
 	retry    time.Duration
-	retryAt  time.Time // zero unless the last pass failed
+	retryAt  time.Time // zero unless a pass failed and no whole one has succeeded since
+	broken   bool      // nothing but the retry is to be tried
 	drainsAt time.Time // zero unless real servers drain
 }
 
@@ -36,6 +37,9 @@ func (s *schedule) wait(now time.Time, work bool) time.Duration {
 	}
 	if s.retryAt.IsZero() && s.whole {
 		return 0
+	}
+	if s.broken {
+		return max(0, s.retryAt.Sub(now))
 	}
 	if work {
 		return 0
@@ -81,11 +85,11 @@ func (s *schedule) due(now time.Time) bool {
 }
 
 // done notes the end of a pass.
-func (s *schedule) done(now time.Time, whole, failed bool, took time.Duration) {
-	s.passed = now
+func (s *schedule) done(now time.Time, whole, failed, broken bool, took time.Duration) {
+	s.passed, s.broken = now, broken
 	if failed {
-		s.retry = min(lastRetry, max(firstRetry, s.retry*2))
 		if whole || s.retryAt.IsZero() {
+			s.retry = min(lastRetry, max(firstRetry, s.retry*2))
 			s.retryAt = now.Add(s.retry)
 		}
 		s.whole = true

@@ -35,8 +35,10 @@ var update = flag.Bool("update", false, "rewrite the golden text of the scripts"
 //	clock DURATION       let time pass
 //	clear servers|sets|device   as somebody else might
 //	restart              a new proxy process on the same kernel
+//	quit                 no proxy process until something is applied
 //	sync                 bring the kernel in step; prints the node's state
 //	rules                prints the iptables rules
+//	pods                 prints the sets of pods' addresses, for the detector
 func TestScripts(t *testing.T) { runScripts(t, nil) }
 
 // TestScriptsWithFaults runs each script with one kernel call in ten failing
@@ -64,8 +66,10 @@ func runScripts(t *testing.T, seed *uint64) {
 			"clock":       onStage((*stage).clock),
 			"clear":       onStage((*stage).clear),
 			"restart":     onStage((*stage).restart),
+			"quit":        onStage((*stage).quit),
 			"sync":        onStage((*stage).sync),
 			"rules":       onStage((*stage).printRules),
+			"pods":        onStage((*stage).printPods),
 		},
 	})
 }
@@ -236,6 +240,8 @@ func (s *stage) restart(ts *testscript.TestScript, _ []string) {
 	s.feed(ts)
 }
 
+func (s *stage) quit(*testscript.TestScript, []string) { s.rig = nil }
+
 // sync settles, with faults if asked, and proves that a second look changes
 // nothing.
 func (s *stage) sync(ts *testscript.TestScript, _ []string) {
@@ -274,13 +280,13 @@ func (s *stage) print() string {
 		b.WriteString(line)
 	}
 	for line := range strings.Lines(s.kernel.sets.Save()) {
-		if strings.HasPrefix(line, "add ") && !strings.Contains(line, "-POD ") && !strings.Contains(line, "6-POD ") {
+		if strings.HasPrefix(line, "add ") && !isPod(line) {
 			b.WriteString(line)
 		}
 	}
 	checks := s.rig.checks.want
 	for _, name := range slices.SortedFunc(maps.Keys(checks), func(a, b state.Name) int { return strings.Compare(a.String(), b.String()) }) {
-		fmt.Fprintf(&b, "health check %s port %d local %d %v\n", name, checks[name].Port, checks[name].Local, checks[name].Addresses)
+		fmt.Fprintf(&b, "health check %s port %d local %d %s\n", name, checks[name].Port, checks[name].Local, where(checks[name].Addresses))
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(s.rig.problems), func(a, b state.Name) int { return strings.Compare(a.String(), b.String()) }) {
 		for _, p := range s.rig.problems[name] {
@@ -288,6 +294,14 @@ func (s *stage) print() string {
 		}
 	}
 	return b.String()
+}
+
+// where prints the addresses that a health check listens on.
+func where(addresses []netip.Addr) string {
+	if addresses == nil {
+		return "on every address"
+	}
+	return fmt.Sprintf("on %v", addresses)
 }
 
 func (s *stage) printRules(ts *testscript.TestScript, _ []string) {
@@ -298,6 +312,20 @@ func (s *stage) printRules(ts *testscript.TestScript, _ []string) {
 			}
 		}
 	}
+}
+
+func (s *stage) printPods(ts *testscript.TestScript, _ []string) {
+	out := ts.Stdout()
+	for line := range strings.Lines(s.kernel.sets.Save()) {
+		if isPod(line) {
+			fmt.Fprint(out, line)
+		}
+	}
+}
+
+// isPod tells whether a line of "ipset save" is an entry of a pods' set.
+func isPod(line string) bool {
+	return strings.HasPrefix(line, "add KIPVS-POD ") || strings.HasPrefix(line, "add KIPVS6-POD ")
 }
 
 // objects collects what manifests hold, by kind and name.

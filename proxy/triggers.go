@@ -10,6 +10,7 @@ import (
 // slices, from the annotation endpoints.kubernetes.io/last-change-trigger-time,
 // so that the delay until they are programmed can be measured.
 type triggers struct {
+	since time.Time // what changed before the proxy ran tells nothing
 	times map[state.Family][]time.Time
 	last  map[state.Name]time.Time
 }
@@ -23,7 +24,7 @@ func (t *triggers) note(b batch) {
 			delete(t.last, name)
 			continue
 		}
-		if s.Triggered.IsZero() || s.Triggered.Equal(t.last[name]) {
+		if s.Triggered.Before(t.since) || s.Triggered.Equal(t.last[name]) {
 			continue
 		}
 		t.last[name] = s.Triggered

@@ -104,7 +104,9 @@ func (v *view) look() *state.Self {
 	self := &state.Self{Node: v.node, Addresses: v.addresses, Foreign: map[netip.Addr]string{}}
 	for name, n := range v.cluster.Nodes {
 		for _, a := range n.Addresses {
-			self.Foreign[a] = name
+			if other, taken := self.Foreign[a]; !taken || name < other {
+				self.Foreign[a] = name
+			}
 		}
 	}
 	if own := v.cluster.Nodes[v.node]; own != nil {

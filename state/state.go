@@ -4,6 +4,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -14,6 +15,11 @@ type Name struct{ Namespace, Name string }
 
 // String returns namespace/name.
 func (n Name) String() string { return n.Namespace + "/" + n.Name }
+
+// Compare orders names.
+func (n Name) Compare(o Name) int {
+	return cmp.Or(cmp.Compare(n.Namespace, o.Namespace), cmp.Compare(n.Name, o.Name))
+}
 
 // Protocol is the IP protocol number of a Service port.
 type Protocol uint8

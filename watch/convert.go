@@ -154,7 +154,7 @@ func endpoints(in []discoveryv1.Endpoint, family state.Family, wrong *problems) 
 		if len(in[i].Addresses) == 0 {
 			continue
 		}
-		addr, err := parseAddr(in[i].Addresses[0])
+		addr, err := state.ParseAddr(in[i].Addresses[0])
 		if err != nil {
 			wrong.add("endpoint %v", err)
 			continue
@@ -232,7 +232,7 @@ func convertNode(in *corev1.Node) (*state.ClusterNode, []string) {
 			if a.Type != kind {
 				continue
 			}
-			addr, err := parseAddr(a.Address)
+			addr, err := state.ParseAddr(a.Address)
 			if err != nil {
 				wrong.add("%s %v", kind, err)
 				continue

@@ -14,9 +14,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// cleanup removes what is ours and nothing else: rules first, since they name
-// the sets; then the virtual servers, which the sets and the device tell from
-// those of others; then the device and the sets. It may be repeated.
+// cleanup removes what is ours and nothing else. The device goes first, so that
+// no port of the host is open at a Service address for a moment, then the
+// virtual servers, the rules and, since they tell which virtual servers are
+// ours, the sets last. It may be repeated.
 func cleanup(ctx context.Context, log *zap.Logger) error {
 	if err := privileged(); err != nil {
 		return err
@@ -29,7 +30,7 @@ func cleanup(ctx context.Context, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	servers, err := ipvs.Open(ipvs.Config{Limits: ipvs.DefaultLimits, Owned: owned(sets, vips), Now: time.Now})
+	servers, err := ipvs.Open(ipvs.Config{Limits: ipvs.DefaultLimits, Owned: owned(sets), Bound: bound(vips), Now: time.Now})
 	switch {
 	case errors.Is(err, ipvs.ErrNoIPVS):
 		servers = nil
@@ -46,18 +47,15 @@ func cleanup(ctx context.Context, log *zap.Logger) error {
 			errs = append(errs, fmt.Errorf("clean up %s: %w", what, err))
 		}
 	}
-	for _, read := range []func(context.Context) error{sets.Read, vips.Read} {
-		if err := read(ctx); err != nil {
-			return fmt.Errorf("clean up: %w", err)
-		}
+	if err := sets.Read(ctx); err != nil {
+		return fmt.Errorf("clean up: %w", err)
 	}
-	step("iptables rules", func(ctx context.Context) ([]state.Op, error) { return iptables.Remove(ctx, "") })
+	step("device", vips.Remove)
 	if servers != nil {
 		step("virtual servers", func(ctx context.Context) ([]state.Op, error) { return removeServers(ctx, servers) })
 	}
+	step("iptables rules", func(ctx context.Context) ([]state.Op, error) { return iptables.Remove(ctx, "") })
 	if len(errs) == 0 {
-		// These tell which virtual servers are ours, so they go last.
-		step("device", vips.Remove)
 		step("sets", sets.Destroy)
 	}
 	return errors.Join(errs...)

@@ -106,7 +106,8 @@ func openLayers(cfg config.Config, scheduler desired.Scheduler) (proxy.Layers, e
 	}
 	servers, err := ipvs.Open(ipvs.Config{
 		Limits: ipvs.Limits{Listed: cfg.DrainTimeout, Gone: cfg.DrainTimeoutGone, Settle: ipvs.DefaultLimits.Settle},
-		Owned:  owned(sets, vips),
+		Owned:  owned(sets),
+		Bound:  bound(vips),
 		Now:    time.Now,
 	})
 	if err != nil {
@@ -119,17 +120,22 @@ func openLayers(cfg config.Config, scheduler desired.Scheduler) (proxy.Layers, e
 }
 
 // owned tells from the kernel's state which virtual servers are ours: those in
-// the ledger, those at an address on our device, and those with a mark of ours.
-func owned(sets *ipset.Table, vips *vip.Table) func(state.ServerKey) bool {
+// the ledger, and those with a mark of ours.
+func owned(sets *ipset.Table) func(state.ServerKey) bool {
 	return func(k state.ServerKey) bool {
 		if k.Mark != 0 {
 			return desired.OurMark(k.Mark)
 		}
-		if _, bound := vips.Addresses()[k.Addr]; bound {
-			return true
-		}
 		_, listed := sets.Entries(desired.Ledger(k.Family()))[state.Entry{Addr: k.Addr, Protocol: k.Protocol, Port: k.Port}]
 		return listed
+	}
+}
+
+// bound tells which addresses are on our device.
+func bound(vips *vip.Table) func(netip.Addr) bool {
+	return func(a netip.Addr) bool {
+		_, there := vips.Addresses()[a]
+		return there
 	}
 }
 

@@ -159,7 +159,10 @@ func (o *observer) Queued(at time.Time) {
 	o.metrics.Queued(at)
 }
 
+func (o *observer) Began(at time.Time) { o.status.Began(at) }
+
 func (o *observer) Synced(p proxy.Pass) {
+	o.status.Ended()
 	end := p.At.Add(p.Took)
 	o.failing = p.Err != nil || (o.failing && !p.Whole)
 	if o.failing {

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -117,21 +116,4 @@ func tail(path string, n int) string {
 	}
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
-}
-
-// await calls check until it returns nil or the time is over, and returns its last error then.
-func await(ctx context.Context, limit time.Duration, check func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for {
-		err := check()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("after %s: %w", limit, err)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }

@@ -100,6 +100,11 @@ func (h *Host) prepare(ctx context.Context, kind kind, job Job) error {
 	if err := copyFile(self, filepath.Join(h.Dir, "lab"), 0o755); err != nil {
 		return err
 	}
+	if job.API {
+		if err := needProgram("etcd", "etcd-server"); err != nil {
+			return err
+		}
+	}
 	if job.API || job.Proxy && h.ProxyName == "kube-proxy" {
 		if err := h.buildTools(ctx); err != nil {
 			return err
@@ -205,10 +210,13 @@ func lockFile(path string, how int) (*os.File, error) {
 	return f, nil
 }
 
-// Signals returns a context that ends at SIGINT or SIGTERM, and when the parent process does (`go run` forwards nothing).
+// Signals returns a context that ends at SIGINT or SIGTERM, and when `go run` does, which forwards nothing.
 func Signals() (context.Context, context.CancelFunc) {
-	// Failing means an old kernel, where an orphan ends with its job instead.
-	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0)
+	parent, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", os.Getppid()))
+	if err == nil && string(parent) == "go\n" {
+		// Failing means an old kernel, where an orphan ends with its job instead.
+		_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0)
+	}
 	return signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 }
 

@@ -33,6 +33,11 @@ type Job struct {
 	Finish func(h *Host) error
 }
 
+// Unsuccessful is the error of a job that has said already what went wrong.
+type Unsuccessful struct{}
+
+func (Unsuccessful) Error() string { return "the job was not successful" }
+
 // Guest is what a job finds inside the guest.
 type Guest struct {
 	// Kind is the sort of guest: uml, qemu or native.

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -39,11 +40,13 @@ func Stage(jobs []Job) {
 	default:
 		err = fmt.Errorf("no stage is called %q", stage)
 	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "lab: %s: %v\n", stage, err)
-		os.Exit(1)
+	if err == nil {
+		os.Exit(0)
 	}
-	os.Exit(0)
+	if !errors.As(err, &Unsuccessful{}) {
+		fmt.Fprintf(os.Stderr, "lab: %s: %v\n", stage, err)
+	}
+	os.Exit(1)
 }
 
 // The job's exit status reaches the host as a file.

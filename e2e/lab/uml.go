@@ -19,6 +19,9 @@ func (uml) prepare(_ context.Context, h *Host) error {
 	if err := needProgram("linux.uml", "user-mode-linux"); err != nil {
 		return err
 	}
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		return fmt.Errorf("the guest's network needs the tun module: %w", err)
+	}
 	// modprobe -d DIR looks into DIR/lib/modules.
 	if err := os.MkdirAll(filepath.Join(h.Dir, "lib"), 0o755); err != nil {
 		return err

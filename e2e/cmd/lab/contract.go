@@ -60,14 +60,15 @@ func buildContract(ctx context.Context, h *lab.Host, packages []string) ([]strin
 	return args, nil
 }
 
-// kernelPackages finds the folders with tests that ask for the kernel.
+// kernelPackages finds the folders with tests that ask for the kernel. The traffic of the scenarios needs SCTP, which
+// the kernel of a build machine may not have.
 func kernelPackages(repo string) ([]string, error) {
 	var packages []string
 	err := filepath.WalkDir(repo, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && path != repo && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "e2e") {
+		if entry.IsDir() && path != repo && strings.HasPrefix(entry.Name(), ".") {
 			return fs.SkipDir
 		}
 		if entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
@@ -83,10 +84,7 @@ func kernelPackages(repo string) ([]string, error) {
 		}
 		return err
 	})
-	if err == nil && len(packages) == 0 {
-		err = errors.New("no package has tests for the kernel")
-	}
-	return packages, err
+	return append(packages, "e2e/traffic"), err
 }
 
 func runContract(ctx context.Context, g *lab.Guest, args []string) error {
@@ -103,7 +101,7 @@ func runContract(ctx context.Context, g *lab.Guest, args []string) error {
 	}
 	fmt.Println(results)
 	if !results.OK() {
-		return errors.New("the kernel tests did not pass")
+		return lab.Unsuccessful{}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -91,14 +92,17 @@ func runScenarios(ctx context.Context, g *lab.Guest, args []string) error {
 	if g.ProxyName == "kube-ipvs" {
 		runner.AfterFile = func(ctx context.Context, w scenario.World) error { return atRest(ctx, w, g.Proxy) }
 	}
-	runs, runErr := runner.Run(ctx, args[1:]...)
-	if err := scenarioResults(runs).Write(g); err != nil {
+	runs, err := runner.Run(ctx, args[1:]...)
+	if err != nil && len(runs) == 0 {
 		return err
 	}
-	if err := writeReport(g, runs); err != nil {
+	if err := errors.Join(scenarioResults(runs).Write(g), writeReport(g, runs)); err != nil {
 		return err
 	}
-	return runErr
+	if err != nil {
+		return lab.Unsuccessful{} // the runner's lines say it
+	}
+	return nil
 }
 
 func scenarioResults(runs scenario.Results) lab.Results {

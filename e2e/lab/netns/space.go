@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Space is one host: a network namespace and a mount namespace in which /run and /tmp are empty and /sys shows the
+// Space is one host: a network namespace with lo up, and a mount namespace in which /run and /tmp are empty and /sys shows the
 // devices of that network namespace.
 type Space struct {
 	// Name is what the host is called; Dir/Name is a bind mount of its network namespace, so that
@@ -53,6 +53,9 @@ func (s *Space) create() error {
 	if err := s.bindNet(); err != nil {
 		return err
 	}
+	if err := loopbackUp(); err != nil {
+		return fmt.Errorf("set lo up: %w", err)
+	}
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("unshare mounts: %w", err)
 	}
@@ -86,6 +89,21 @@ func (s *Space) bindNet() error {
 		return fmt.Errorf("bind %s: %w", s.bind, err)
 	}
 	return nil
+}
+
+// loopbackUp also makes the local routing table, without which the kernel takes no address for a real server's.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	lo.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
 }
 
 func privateMounts(keep []string) error {

@@ -34,10 +34,14 @@ func TestSpaceHasItsOwnDevices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var up []string
 	for _, l := range links {
 		if l.Flags&net.FlagUp != 0 {
-			t.Errorf("a new namespace has %s up", l.Name)
+			up = append(up, l.Name)
 		}
+	}
+	if !slices.Equal(up, []string{"lo"}) {
+		t.Errorf("a new namespace has %v up, want lo alone", up)
 	}
 }
 

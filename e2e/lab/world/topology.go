@@ -136,7 +136,7 @@ func connect(spaces map[string]*netns.Space) error {
 	}
 	p := newPlan()
 	for _, h := range hosts() {
-		if err := setUp(spaces[h.Name], append([]wire{up("lo"), up("eth0")}, p.host(h)...)); err != nil {
+		if err := setUp(spaces[h.Name], append([]wire{up("eth0")}, p.host(h)...)); err != nil {
 			return fmt.Errorf("network of %s: %w", h.Name, err)
 		}
 	}
@@ -213,7 +213,7 @@ func (p plan) outside(host plugged) []wire {
 }
 
 func (p plan) router() []wire {
-	wires := []wire{up("lo")}
+	var wires []wire
 	var ports []string
 	for _, h := range hosts() {
 		if host, device := h.peer(); host == routerName {
