@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/state"
@@ -19,6 +20,9 @@ type Flavour struct {
 	// saved is what the save programs printed during Detect, so that the first
 	// Read need not start them again.
 	saved map[state.Family]string
+	// elsewhere says that another flavour holds chains of ours, from a time when
+	// the node used that one.
+	elsewhere bool
 }
 
 // The names of the flavours, in the order in which they are tried. The plain
@@ -86,6 +90,7 @@ func Detect(ctx context.Context, name string) (Flavour, string, error) {
 		}
 		chosen, err := confirm(ctx, found[i])
 		if len(chosen.Families) > 0 {
+			chosen.elsewhere = slices.ContainsFunc(found, func(s survey) bool { return s.Name != chosen.Name && s.holdsOurs() })
 			return chosen, reason + lacking(chosen), nil
 		}
 		errs = append(errs, err)
@@ -118,6 +123,16 @@ func choose(found []survey, own string) (int, string) {
 		return standard, fmt.Sprintf("%s: no rules anywhere, and the program iptables is of this flavour", own)
 	}
 	return standard, fmt.Sprintf("%s: no rules anywhere, and it is the first that works", found[standard].Name)
+}
+
+// holdsOurs tells whether a flavour holds chains of ours.
+func (s survey) holdsOurs() bool {
+	for _, text := range s.saved {
+		if strings.Contains(text, "\n:"+Prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // others warns of rules in flavours that were not chosen. The plain program is

@@ -167,3 +167,23 @@ func TestRunSaysWhatTheProgramSaid(t *testing.T) {
 		}
 	}
 }
+
+func TestDetectFindsOursElsewhere(t *testing.T) {
+	ours := "*filter\n:INPUT ACCEPT [0:0]\n:KIPVS-INPUT - [0:0]\nCOMMIT\n"
+	for name, c := range map[string]struct {
+		node node
+		want bool
+	}{
+		"in the other flavour": {node{"iptables v1.8.9 (nf_tables)", both(hint, ours)}, true},
+		"in the chosen one":    {node{"iptables v1.8.9 (nf_tables)", both(hint+ours, noRules)}, false},
+		"nowhere":              {node{"iptables v1.8.9 (nf_tables)", both(hint, someRules)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.node.install(t)
+			got, _, err := Detect(t.Context(), "")
+			if err != nil || got.elsewhere != c.want {
+				t.Errorf("elsewhere %t, %v", got.elsewhere, err)
+			}
+		})
+	}
+}

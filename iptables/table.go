@@ -35,6 +35,8 @@ type Table struct {
 	stale bool
 	fresh time.Time
 	now   func() time.Time
+	// elsewhere removes what another flavour holds of ours; nil if it is nothing.
+	elsewhere func(context.Context) ([]state.Op, error)
 }
 
 var _ state.Layer = (*Table)(nil)
@@ -45,7 +47,13 @@ func New(k kernel) *Table {
 }
 
 // Open returns a Table that runs the programs of a flavour (see Detect).
-func Open(f Flavour) *Table { return New(openPrograms(f)) }
+func Open(f Flavour) *Table {
+	t := New(openPrograms(f))
+	if f.elsewhere {
+		t.elsewhere = func(ctx context.Context) ([]state.Op, error) { return Remove(ctx, f.Name) }
+	}
+	return t
+}
 
 // HasRandomFully reports whether the programs know MASQUERADE's option
 // --random-fully.
@@ -99,8 +107,8 @@ func (t *Table) Ensure(ctx context.Context, want *state.Node, change *state.Chan
 }
 
 // Prune deletes jumps of ours that are not wanted, and second copies of those
-// that are, and after them the chains of ours that are not wanted. It does
-// nothing unless the change says All.
+// that are, and after them the chains of ours that are not wanted, once also
+// those in another flavour. It does nothing unless the change says All.
 func (t *Table) Prune(ctx context.Context, want *state.Node, change *state.Change) ([]state.Op, error) {
 	if !change.All {
 		return nil, nil
@@ -130,6 +138,14 @@ func (t *Table) Prune(ctx context.Context, want *state.Node, change *state.Chang
 		for _, name := range d.chains {
 			delete(t.have.at(d.tableID).chains, name)
 			ops = append(ops, drop{d.tableID, name})
+		}
+	}
+	if t.elsewhere != nil {
+		done, err := t.elsewhere(ctx)
+		ops = append(ops, done...)
+		errs = append(errs, err)
+		if err == nil {
+			t.elsewhere = nil
 		}
 	}
 	return ops, errors.Join(errs...)

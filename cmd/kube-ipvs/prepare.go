@@ -81,7 +81,6 @@ func openRules(ctx context.Context, cfg config.Config, log *zap.Logger) (*iptabl
 	}
 	families := servable(flavour.Families)
 	log.Info("iptables", zap.String("variant", flavour.Name), zap.String("why", reason), zap.Stringers("families", families))
-	flavour.Families = families
 	return iptables.Open(flavour), families, nil
 }
 
