@@ -100,7 +100,7 @@ func (f *Frontend) members() []member {
 // frontends lists the ways in to one Service port in one family.
 func (c *compiler) frontends(p port, fam state.Family) []*Frontend {
 	pools := choose(c.slices, fam, p, c.self)
-	c.count(fam, pools)
+	c.count(p, fam, pools)
 	internal := c.server(pools, p, c.svc.InternalLocal)
 	var fronts []*Frontend
 	for _, a := range c.clusterIPs[fam] {

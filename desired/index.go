@@ -410,7 +410,7 @@ func (x *Index) Problems(svc *state.Service) []Problem {
 		if holder == nil || holder == f {
 			continue
 		}
-		all = append(all, problem(svc, ReasonClaimed, "%s %s port %d/%s belongs to Service %s, which came first; it is served once that one goes",
+		all = append(all, problem(svc, ReasonClaimed, "%s %s port %d/%s belongs to Service %s, whose claim goes before; it is served once that one goes",
 			f.class, f.Key.Addr, f.Key.Port, f.Key.Protocol, holder.Service))
 	}
 	return all

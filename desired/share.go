@@ -232,14 +232,14 @@ func (c *compiler) reachable(p port, fam state.Family) bool {
 }
 
 // count notes where a Local policy finds nobody on this node.
-func (c *compiler) count(fam state.Family, pools pools) {
+func (c *compiler) count(p port, fam state.Family, pools pools) {
 	if !pools.any || len(pools.local) > 0 {
 		return
 	}
 	if c.svc.InternalLocal {
 		c.share.NoLocal[Policy{Family: fam}] = true
 	}
-	if c.svc.ExternalLocal {
+	if c.svc.ExternalLocal && c.reachable(p, fam) {
 		c.share.NoLocal[Policy{Family: fam, External: true}] = true
 	}
 }
@@ -278,7 +278,7 @@ func (c *compiler) healthCheck() {
 		return
 	}
 	check := &state.HealthCheck{Port: c.svc.HealthCheckPort}
-	if len(c.opts.NodePorts.CIDRs) > 0 || c.opts.NodePorts.Primary {
+	if n := c.opts.NodePorts; len(n.CIDRs) > 0 || n.Primary || n.Localhost {
 		check.Addresses = []netip.Addr{}
 	}
 	for _, fam := range c.opts.Families {

@@ -171,6 +171,23 @@ func TestS70PortInUse(t *testing.T) {
 	ask(t, http.MethodGet, urlOf(port, "/"))
 }
 
+// TestS70PortInUseOnOneAddress: a conflict on one of several addresses is one.
+func TestS70PortInUseOnOneAddress(t *testing.T) {
+	other, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := netip.MustParseAddrPort(other.Addr().String()).Port()
+	c := checksFor(t, yes)
+	both := want(port, 1, netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"))
+	if failed := c.Sync(both); failed[web] == nil {
+		t.Error("no error")
+	}
+	other.Close()
+	mustSync(t, c, both)
+	ask(t, http.MethodGet, fmt.Sprintf("http://127.0.0.2:%d/", port))
+}
+
 func TestS72PortCloses(t *testing.T) {
 	c := checksFor(t, yes)
 	first, second := freePort(t), freePort(t)

@@ -158,6 +158,31 @@ func TestS93FlushedRulesComeBack(t *testing.T) {
 	}
 }
 
+// TestS93ALargeNodeIsLookedAtAsOften: whole passes are rare there, and looks
+// come every three seconds all the same.
+func TestS93ALargeNodeIsLookedAtAsOften(t *testing.T) {
+	for name, damage := range map[string]func(*kernel){
+		"virtual servers cleared": func(k *kernel) { k.servers.Clear() },
+		"sets flushed":            func(k *kernel) { k.sets.Flush() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := settled(t, "10.244.1.11!")
+			r.proxy.schedule.cost = time.Minute
+			r.now = r.now.Add(lookEvery)
+			if n := r.mustSettle(t); n != 0 || len(r.passes) != 0 {
+				t.Errorf("at rest: %d operations, %d passes", n, len(r.passes))
+			}
+			want := r.state()
+			damage(r.kernel)
+			r.now = r.now.Add(lookEvery)
+			r.mustSettle(t)
+			if got := r.state(); got != want {
+				t.Errorf("want\n%s\ngot\n%s", want, got)
+			}
+		})
+	}
+}
+
 func TestS52AnEditIsInPlace(t *testing.T) {
 	for name, change := range map[string]func(*state.Service){
 		"affinity":         func(s *state.Service) { s.AffinitySeconds = 60 },
@@ -443,5 +468,36 @@ func TestS85NewAddress(t *testing.T) {
 	r.mustSettle(t)
 	if left := r.flows.Flows(); len(left) != 2 {
 		t.Errorf("left: %v, want those of the other port and of TCP", left)
+	}
+}
+
+// An error deletes nothing: connections that cannot be counted are not cut.
+func TestDeletedServiceWhoseConnectionsCannotBeCounted(t *testing.T) {
+	r := settled(t, "10.244.1.11!")
+	r.servers.Connections(webKey, netip.MustParseAddrPort("10.244.1.11:8080"), 1, 0)
+	r.servers.Fault = func(call string) error {
+		if call == "Reals" {
+			return errors.New("broken")
+		}
+		return nil
+	}
+	r.proxy.Sink().DeleteService(web)
+	r.settle()
+	r.servers.Fault = nil
+	r.again()
+	r.has(t, "-a -t 10.96.0.101:80 -r 10.244.1.11:8080 -m -w 0")
+}
+
+// S33: externalTrafficPolicy means nothing for a Service without an external
+// address, so there is nothing to count.
+func TestS33PolicyWithoutExternalAddressIsNotCounted(t *testing.T) {
+	r := newKernel().start(testOptions())
+	s := service()
+	s.Type, s.ExternalLocal, s.ExternalIPs, s.Ingress, s.Ports[0].NodePort = "ClusterIP", true, nil, nil, 0
+	r.proxy.Sink().SetService(s)
+	r.proxy.Sink().SetSlice(slice("10.244.2.11"))
+	r.mustSettle(t)
+	if n := r.passes[len(r.passes)-1].NoLocal[desired.Policy{Family: state.IPv4, External: true}]; n != 0 {
+		t.Errorf("external: %d, want 0", n)
 	}
 }

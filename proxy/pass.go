@@ -202,9 +202,9 @@ func (p *Proxy) retire(lost []state.ServerKey) {
 		}
 		open, err := p.Layers.Servers.Open(key)
 		if err != nil {
-			p.Log.Warn("cannot count connections; the virtual server goes at once", zap.Stringer("server", key), zap.Error(err))
+			p.Log.Warn("cannot count connections; taking it that there are some", zap.Stringer("server", key), zap.Error(err))
 		}
-		if open {
+		if open || err != nil {
 			p.pending.Merge(p.index.Retire(key, bound))
 		}
 	}
