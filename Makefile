@@ -5,8 +5,9 @@ SHELL       := /bin/bash
 GO          ?= go
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-# Scenarios that stand beside the project are run from where they are.
-DIR ?= e2e/scenarios $(wildcard ../shared/scenarios)
+# Scenarios that stand beside the project are run from where they are, unless the project has taken them over.
+beside := $(wildcard ../shared/scenarios/*.yaml)
+DIR ?= e2e/scenarios $(foreach f,$(beside),$(if $(wildcard e2e/scenarios/$(notdir $f)),,$f))
 
 PACKAGES := user-mode-linux etcd-server iproute2 iptables ipset ipvsadm conntrack socat iputils-ping iputils-arping \
 	curl nftables kmod procps

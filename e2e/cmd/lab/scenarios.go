@@ -107,8 +107,8 @@ func runScenarios(ctx context.Context, g *lab.Guest, args []string) error {
 
 func scenarioResults(runs scenario.Results) lab.Results {
 	results := lab.Results{}
-	for i, run := range runs {
-		name := fmt.Sprintf("scenario %d %s %s", i, run.Name, run.Family)
+	for _, run := range runs {
+		name := fmt.Sprintf("scenario %s %s", run.Name, run.Family)
 		switch run.Verdict {
 		case scenario.Failed, scenario.Errored:
 			results[name] = lab.Fail
