@@ -9,7 +9,7 @@ import "time"
 // share of the time, but come no later than the configured period.
 const (
 	lookEvery  = 3 * time.Second
-	wholeShare = 50 // a whole pass may take a fiftieth of the time
+	wholeShare = 20 // a whole pass may take a twentieth of the time
 	firstRetry = time.Second
 	lastRetry  = 5 * time.Second
 )
