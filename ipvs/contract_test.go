@@ -90,9 +90,12 @@ func TestContractRealsAreReportedAsMade(t *testing.T) {
 	})
 }
 
-func TestContractHas(t *testing.T) {
+func TestContractWhatIsNotThere(t *testing.T) {
 	eachKernel(t, func(t *testing.T, k Kernel) {
 		for _, key := range keys {
+			if list, err := k.Reals(key); len(list) != 0 || err != nil {
+				t.Errorf("real servers of %s: %v, %v", key, list, err)
+			}
 			if has, err := k.Has(key); has || err != nil {
 				t.Errorf("%s before: %t, %v", key, has, err)
 			}

@@ -61,7 +61,7 @@ func (f *Fake) Has(key state.ServerKey) (bool, error) {
 	return ok, nil
 }
 
-// Reals lists the real servers of a virtual server.
+// Reals lists the real servers of a virtual server; none if that is not there.
 func (f *Fake) Reals(key state.ServerKey) ([]Real, error) {
 	if err := f.fault("Reals"); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (f *Fake) Reals(key state.ServerKey) ([]Real, error) {
 	f.Reads++
 	s, ok := f.servers[key]
 	if !ok {
-		return nil, unix.ESRCH
+		return nil, nil
 	}
 	var list []Real
 	for _, r := range s.reals {

@@ -22,6 +22,8 @@ type Kernel interface {
 	Servers() ([]Server, error)
 	// Has tells whether a virtual server is there.
 	Has(state.ServerKey) (bool, error)
+	// Reals lists the real servers of a virtual server; none if that is not
+	// there.
 	Reals(state.ServerKey) ([]Real, error)
 	AddServer(Server) error
 	EditServer(Server) error
@@ -48,8 +50,9 @@ type Real struct {
 	// Forward is the forwarding method, the kernel's IP_VS_CONN_F_MASQ (0) for
 	// everything of ours.
 	Forward uint32
-	// Active and Inactive count connections: established ones, and those that
-	// are being opened or closed. Every UDP flow counts as inactive.
+	// Active and Inactive count connections. For TCP and SCTP the kernel counts
+	// established ones and those in certain states of opening as active, the
+	// others as inactive; every UDP flow counts as inactive.
 	Active, Inactive int
 }
 

@@ -27,9 +27,6 @@ func (t *Table) Open(key state.ServerKey) (bool, error) {
 		return false, nil
 	}
 	list, err := t.kernel.Reals(key)
-	if gone(err) {
-		return false, nil
-	}
 	if err != nil {
 		return false, fmt.Errorf("list real servers of %s: %w", key, err)
 	}
@@ -63,20 +60,53 @@ func (t *Table) Draining() (keys []state.ServerKey, reals int, wait time.Duratio
 	return keys, reals, wait
 }
 
-// Glance checks that one virtual server of ours is still there, another one
-// each time. Somebody who clears the table takes them all.
+// glanceAt is how many virtual servers a glance looks at.
+const glanceAt = 32
+
+// Glance looks at some virtual servers of ours, others each time, and tells
+// whether they and their real servers are there with their weights. On a small
+// node that is all of them; on a large one it at least notices that the table
+// was cleared.
 func (t *Table) Glance() (intact bool, err error) {
-	for key, s := range t.have {
-		if s.foreign {
+	looked := 0
+	for key, have := range t.have {
+		if have.foreign {
 			continue
 		}
-		there, err := t.kernel.Has(key)
-		if err != nil {
-			return false, fmt.Errorf("look up virtual server %s: %w", key, err)
+		if looked++; looked > glanceAt {
+			break
 		}
-		return there, nil
+		if intact, err := t.intact(key, have); !intact || err != nil {
+			return false, err
+		}
 	}
 	return true, nil
+}
+
+func (t *Table) intact(key state.ServerKey, have *server) (bool, error) {
+	there, err := t.kernel.Has(key)
+	if err != nil {
+		return false, fmt.Errorf("look up virtual server %s: %w", key, err)
+	}
+	if !there {
+		return false, nil
+	}
+	list, err := t.kernel.Reals(key)
+	if err != nil {
+		return false, fmt.Errorf("list real servers of %s: %w", key, err)
+	}
+	return have.matches(list), nil
+}
+
+// matches tells whether the kernel's real servers are those that we know.
+func (s *server) matches(list []Real) bool {
+	if len(list) != len(s.reals) {
+		return false
+	}
+	return !slices.ContainsFunc(list, func(r Real) bool {
+		known := s.reals[r.At]
+		return known == nil || known.weight != r.Weight || known.forward != r.Forward
+	})
 }
 
 // Counts returns the numbers of virtual and real servers of ours.

@@ -160,9 +160,9 @@ func planPrune(key state.ServerKey, want *state.VirtualServer, have *server, see
 // drained decides whether a real server that shall take no new connections can
 // go. listed says that its endpoint is still known and may finish its work.
 //
-// For TCP and SCTP established connections count. Those that are being opened
-// count for a short while, so that a handshake on its way is not cut; those
-// that are closed already (TIME_WAIT) do not keep it. A UDP flow has no end
+// For TCP and SCTP active connections count. The inactive ones count for a short
+// while, so that a handshake on its way is not cut; those that are closed
+// already (TIME_WAIT) do not keep it. A UDP flow has no end
 // that IPVS could see: it goes with its endpoint.
 func drained(want *state.VirtualServer, listed bool, counts Real, since time.Time, limits Limits, now time.Time) bool {
 	if want.Datagrams && !listed {

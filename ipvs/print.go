@@ -33,9 +33,6 @@ func Dump() ([]Entry, error) {
 	table := make([]Entry, 0, len(servers))
 	for _, s := range servers {
 		reals, err := k.Reals(s.Key)
-		if gone(err) {
-			continue
-		}
 		if err != nil {
 			return nil, fmt.Errorf("list real servers of %s: %w", s.Key, err)
 		}

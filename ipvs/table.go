@@ -97,9 +97,6 @@ func (t *Table) Read(ctx context.Context) error {
 		before := t.have[s.Key]
 		ours := (before != nil && !before.foreign) || (!t.contested[s.Key] && t.config.Owned(s.Key))
 		reals, err := t.readReals(s.Key, before)
-		if gone(err) {
-			continue
-		}
 		if err != nil {
 			return err
 		}
@@ -243,7 +240,7 @@ func (t *Table) prune(key state.ServerKey, want *state.VirtualServer, have *serv
 		return nil, nil
 	}
 	list, err := t.kernel.Reals(key)
-	if err != nil && !gone(err) {
+	if err != nil {
 		return nil, state.FailKey(key, fmt.Errorf("list real servers of %s: %w", key, err))
 	}
 	seen := make(map[netip.AddrPort]Real, len(list))

@@ -76,16 +76,16 @@ func TestS91LeastPeriodGathersChanges(t *testing.T) {
 func TestS91LongestPeriod(t *testing.T) {
 	r := settled(t, "10.244.2.11")
 	r.proxy.schedule.cost = time.Minute // a large node
-	spoilt := ipvs.Real{At: netip.MustParseAddrPort("10.244.2.11:8080"), Weight: 7}
-	if err := r.servers.EditReal(webKey, spoilt); err != nil {
+	// A look does not see the scheduler.
+	if err := r.servers.EditServer(ipvs.Server{Key: webKey, Scheduler: "lc"}); err != nil {
 		t.Fatal(err)
 	}
 	r.now = r.now.Add(29 * time.Second)
 	r.mustSettle(t)
-	r.has(t, "-a -t 10.96.0.101:80 -r 10.244.2.11:8080 -m -w 7")
+	r.has(t, "-A -t 10.96.0.101:80 -s lc")
 	r.now = r.now.Add(time.Second)
 	r.mustSettle(t)
-	r.has(t, "-a -t 10.96.0.101:80 -r 10.244.2.11:8080 -m -w 1")
+	r.has(t, "-A -t 10.96.0.101:80 -s rr")
 }
 
 func TestS91FailedPassIsRetried(t *testing.T) {

@@ -39,7 +39,7 @@ type Servers interface {
 	Empty(state.ServerKey) bool
 	Draining() (keys []state.ServerKey, reals int, wait time.Duration)
 	Counts() (servers, reals int)
-	// Glance checks with one request that the table was not cleared.
+	// Glance checks, at a cost that has a bound, that nobody changed the table.
 	Glance() (intact bool, err error)
 }
 
