@@ -9,6 +9,12 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 beside := $(wildcard ../shared/scenarios/*.yaml)
 DIR ?= e2e/scenarios $(foreach f,$(beside),$(if $(wildcard e2e/scenarios/$(notdir $f)),,$f))
 
+# The dozen that runs on the stock kernel too.
+DOZEN := clusterip-spreads-and-keeps-pod-source nodeport-on-every-node external-ip-from-everywhere \
+	loadbalancer-vip-is-served-and-moved no-endpoints-refused-at-once hairpin-through-every-address \
+	affinity-clientip-sticks-and-moves-on host-ports-closed-on-service-addresses drain-keeps-open-connections \
+	udp-flow-follows-replaced-pod etp-local-serves-cluster-clients-everywhere source-ranges-admit-only-the-listed
+
 PACKAGES := user-mode-linux etcd-server iproute2 iptables ipset ipvsadm conntrack socat iputils-ping iputils-arping \
 	curl nftables kmod procps
 ifeq ($(LAB),qemu)
@@ -18,7 +24,7 @@ endif
 export LAB PROXY REPORT SLOW
 lab := CGO_ENABLED=0 $(GO) build -buildvcs=false -o bin/lab ./e2e/cmd/lab && exec bin/lab
 
-.PHONY: help build deps test unit contract scenarios demo lint clean
+.PHONY: help build deps test unit contract scenarios demo qemu lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -47,6 +53,10 @@ scenarios: deps ## run scenario files in the lab (DIR, PROXY, REPORT, SLOW, LAB)
 
 demo: deps ## show the proxy at work on a small cluster in the lab (MANIFESTS=folder for your own)
 	@$(lab) demo $(MANIFESTS)
+
+qemu: ## the demo and a dozen scenarios on the stock kernel with iptables-nft (software emulation: slow)
+	@$(MAKE) --no-print-directory demo LAB=qemu
+	@$(MAKE) --no-print-directory scenarios LAB=qemu SLOW=4 DIR="$(addprefix e2e/scenarios/,$(addsuffix .yaml,$(DOZEN)))"
 
 lint: ## gofmt, go vet and staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted"; exit 1; }
