@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/desired"
 	"github.com/kube-ipvs/kube-ipvs/state"
@@ -51,18 +50,6 @@ func (p *Proxy) pass(ctx context.Context) Pass {
 	}
 	p.finish(&r, whole, touched)
 	return r
-}
-
-// set gives the kernel the settings that it has lost.
-func (p *Proxy) set() error {
-	changed, err := p.Layers.Settings.Ensure()
-	for _, op := range changed {
-		p.Log.Warn("a kernel setting was not as needed any more; set again", zap.Stringer("operation", op))
-	}
-	if err != nil {
-		return fmt.Errorf("kernel settings: %w", err)
-	}
-	return nil
 }
 
 // carry keeps what a failed pass named until a whole pass succeeds.
@@ -112,27 +99,6 @@ func (p *Proxy) read(ctx context.Context) (rules bool, err error) {
 		return rules, fmt.Errorf("read IPVS: %w", err)
 	}
 	return rules, nil
-}
-
-// lookAtAddresses compares the addresses on our device with what is wanted: an
-// event tells that something happened there, and most often it was our own
-// doing.
-func (p *Proxy) lookAtAddresses(ctx context.Context) error {
-	if err := p.Layers.VIPs.Read(ctx); err != nil {
-		return fmt.Errorf("read addresses: %w", err)
-	}
-	have, want := p.Layers.VIPs.Addresses(), p.index.Want().Addresses
-	for a := range want {
-		if _, there := have[a]; !there {
-			p.pending.Address(a)
-		}
-	}
-	for a := range have {
-		if _, wanted := want[a]; !wanted {
-			p.pending.Address(a)
-		}
-	}
-	return nil
 }
 
 // decide works out the shares of the touched Services and gathers what the
@@ -315,141 +281,4 @@ func (p *Proxy) flows(change *state.Change) *state.Change {
 		}
 	}
 	return &narrow
-}
-
-// look notices at little cost what somebody else did to our sets, rules and
-// virtual servers, and asks for a whole pass then.
-func (p *Proxy) look(ctx context.Context) {
-	if err := p.set(); err != nil {
-		p.disturb("settings", err)
-	}
-	references, intact, err := p.Layers.Sets.Glance(ctx)
-	if err != nil || !intact {
-		p.disturb("sets", err)
-	}
-	if err == nil && p.rulesGone(references) {
-		p.rulesDue = true
-		p.disturb("iptables rules", nil)
-	}
-	if intact, err := p.Layers.Servers.Glance(); err != nil || !intact {
-		p.disturb("virtual servers", err)
-	}
-}
-
-func (p *Proxy) disturb(what string, err error) {
-	p.schedule.whole = true
-	p.Log.Warn("kernel state of ours was changed by somebody else; mending it", zap.String("what", what), zap.Error(err))
-}
-
-// rulesGone tells whether fewer rules name our sets than did when the rules
-// were in place.
-func (p *Proxy) rulesGone(references map[string]int) bool {
-	for set, n := range p.references {
-		if references[set] < n {
-			return true
-		}
-	}
-	return false
-}
-
-// settleRules remembers how many rules name each set, once they are in place.
-func (p *Proxy) settleRules(ctx context.Context) {
-	p.rulesDue = false
-	p.rulesAt = p.Now()
-	refs, err := p.Layers.Sets.References(ctx)
-	if err != nil {
-		p.rulesDue = true
-		return
-	}
-	p.references = refs
-}
-
-// finish notes the outcome and tells the observer.
-func (p *Proxy) finish(r *Pass, whole bool, touched map[state.Name]struct{}) {
-	now := p.Now()
-	r.Took = now.Sub(r.At)
-	p.schedule.done(now, whole, r.Err != nil, p.broken, r.Took)
-	r.Draining = p.awaitDrains(now)
-	r.Servers, r.Reals = p.Layers.Servers.Counts()
-	r.Services = len(p.view.cluster.Services)
-	r.NoLocal = p.index.NoLocal()
-	if r.Err == nil && (whole || p.schedule.retryAt.IsZero()) {
-		r.Triggered = p.triggers.take()
-		p.started = p.started || whole
-	}
-	p.logPass(r)
-	p.Observer.Synced(*r)
-	for name := range touched {
-		p.reportProblems(name)
-	}
-}
-
-// syncChecks opens and closes health-check node ports, and notes the Services
-// whose ports could not be opened or can be by now.
-func (p *Proxy) syncChecks(touched map[state.Name]struct{}) {
-	failed := p.Layers.Checks.Sync(p.index.Want().Checks)
-	for name := range p.unopened {
-		touched[name] = struct{}{}
-	}
-	for name := range failed {
-		touched[name] = struct{}{}
-	}
-	p.unopened = failed
-}
-
-// awaitDrains notes when to look at draining real servers again: at once if a
-// retired virtual server has lost its last one. It returns how many drain.
-func (p *Proxy) awaitDrains(now time.Time) int {
-	_, draining, wait := p.Layers.Servers.Draining()
-	p.schedule.drainsAt = time.Time{}
-	retired := p.index.Retired()
-	if draining > 0 || len(retired) > 0 {
-		p.schedule.drainsAt = now.Add(wait)
-	}
-	if slices.ContainsFunc(retired, p.Layers.Servers.Empty) {
-		p.schedule.drainsAt = now
-	}
-	return draining
-}
-
-func (p *Proxy) reportProblems(name state.Name) {
-	svc := p.view.cluster.Services[name]
-	if svc == nil {
-		p.Observer.Problems(name, nil)
-		return
-	}
-	problems := p.index.Problems(svc)
-	if err := p.unopened[name]; err != nil {
-		problems = append(problems, desired.Problem{Service: name, UID: svc.UID, Reason: desired.ReasonHealthCheck, Message: err.Error()})
-	}
-	p.Observer.Problems(name, problems)
-}
-
-func (p *Proxy) logOps(layer string, done []state.Op) {
-	if !p.Log.Core().Enabled(zap.DebugLevel) {
-		return
-	}
-	for _, op := range done {
-		p.Log.Debug("done", zap.String("layer", layer), zap.Stringer("operation", op))
-	}
-}
-
-// logPass writes one line for a pass that changed something or failed, none for
-// one that found everything as wanted.
-func (p *Proxy) logPass(r *Pass) {
-	total := r.Operations()
-	fields := []zap.Field{
-		zap.Bool("whole", r.Whole), zap.Duration("took", r.Took), zap.Any("operations", r.Done),
-		zap.Int("servers", r.Servers), zap.Int("real-servers", r.Reals), zap.Int("draining", r.Draining),
-	}
-	switch {
-	case r.Err != nil && r.Err.Error() != p.complaint:
-		p.complaint = r.Err.Error()
-		p.Log.Error("the node is not as wanted; trying again until it is", append(fields, zap.Error(r.Err))...)
-	case r.Err == nil && p.complaint != "" && r.Whole:
-		p.complaint = ""
-		p.Log.Info("the node is as wanted again", fields...)
-	case total > 0:
-		p.Log.Info("changed", fields...)
-	}
 }
