@@ -69,12 +69,21 @@ func collect(from map[string]*state.Slice, f state.Family, p port) []backend {
 func add(at map[netip.AddrPort]*state.Endpoint, endpoints []state.Endpoint, number uint16) {
 	for i := range endpoints {
 		e := &endpoints[i]
+		if !isHost(e.Addr) {
+			continue
+		}
 		key := netip.AddrPortFrom(e.Addr, number)
 		if old, ok := at[key]; ok && !better(e, old) {
 			continue
 		}
 		at[key] = e
 	}
+}
+
+// isHost tells whether an address can be that of an endpoint.
+func isHost(a netip.Addr) bool {
+	return a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() && !a.IsLinkLocalUnicast() &&
+		a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
 // better decides between two entries for one address, the same way whatever

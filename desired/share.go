@@ -70,6 +70,7 @@ func Compile(svc *state.Service, from map[string]*state.Slice, self *state.Self,
 		}
 	}
 	c.dropRepeated()
+	c.checkEndpoints()
 	c.healthCheck()
 	return c.share
 }
@@ -268,6 +269,17 @@ func (c *compiler) dropRepeated() {
 		seen[f.Key] = true
 		return repeated
 	})
+}
+
+// checkEndpoints complains of endpoints that no host can have.
+func (c *compiler) checkEndpoints() {
+	for _, s := range c.slices {
+		for _, e := range s.Endpoints {
+			if !isHost(e.Addr) {
+				c.complain(ReasonInvalid, "EndpointSlice %s: %s is no address of a host; it is left out", s.Name.Name, e.Addr)
+			}
+		}
+	}
 }
 
 // healthCheck fills in the health-check node port, which only load-balancer

@@ -170,13 +170,16 @@ type drops struct {
 }
 
 // script returns the text for iptables-restore. Naming a chain flushes it, so
-// that chains which jump to each other can go in any order.
+// that chains which jump to each other can go in any order. The chains are
+// flushed in a commit of its own: one that somebody else's rule jumps to cannot
+// be deleted, but is left empty, and so names no set.
 func (d drops) script() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%s\n", d.Name)
 	for _, c := range d.chains {
 		fmt.Fprintf(&b, ":%s - [0:0]\n", c)
 	}
+	fmt.Fprintf(&b, "COMMIT\n*%s\n", d.Name)
 	for _, c := range d.chains {
 		fmt.Fprintf(&b, "-X %s\n", c)
 	}

@@ -132,7 +132,7 @@ func (t *Table) Prune(ctx context.Context, want *state.Node, change *state.Chang
 	for _, d := range planDrops(want.Rules, t.have) {
 		if err := t.kernel.restore(ctx, d.Family, d.script()); err != nil {
 			t.stale = true
-			errs = append(errs, fmt.Errorf("deleting chains %v of %s: %w", d.chains, d.tableID, err))
+			errs = append(errs, fmt.Errorf("deleting chains %v of %s (does a rule of somebody else still jump to one?): %w", d.chains, d.tableID, err))
 			continue
 		}
 		for _, name := range d.chains {

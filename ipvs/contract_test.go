@@ -117,16 +117,17 @@ func TestContractRefusals(t *testing.T) {
 			err  error
 			want error
 		}{
-			"add what is there":          {k.AddServer(Server{Key: key, Scheduler: "rr"}), unix.EEXIST},
-			"add with unknown scheduler": {k.AddServer(Server{Key: other, Scheduler: "nosuch"}), unix.ENOENT},
-			"edit to unknown scheduler":  {k.EditServer(Server{Key: key, Scheduler: "nosuch"}), unix.ENOENT},
-			"edit what is not there":     {k.EditServer(Server{Key: other, Scheduler: "rr"}), unix.ESRCH},
-			"delete what is not there":   {k.DelServer(other), unix.ESRCH},
-			"add real twice":             {k.AddReal(key, Real{At: realOf(key), Weight: 1}), unix.EEXIST},
-			"add real to nothing":        {k.AddReal(other, Real{At: realOf(key), Weight: 1}), unix.ESRCH},
-			"edit unknown real":          {k.EditReal(key, Real{At: unknown, Weight: 1}), unix.ENOENT},
-			"delete unknown real":        {k.DelReal(key, unknown), unix.ENOENT},
-			"delete real of nothing":     {k.DelReal(other, unknown), unix.ESRCH},
+			"add what is there":             {k.AddServer(Server{Key: key, Scheduler: "rr"}), unix.EEXIST},
+			"add with unknown scheduler":    {k.AddServer(Server{Key: other, Scheduler: "nosuch"}), unix.ENOENT},
+			"edit to unknown scheduler":     {k.EditServer(Server{Key: key, Scheduler: "nosuch"}), unix.ENOENT},
+			"edit what is not there":        {k.EditServer(Server{Key: other, Scheduler: "rr"}), unix.ESRCH},
+			"delete what is not there":      {k.DelServer(other), unix.ESRCH},
+			"add real twice":                {k.AddReal(key, Real{At: realOf(key), Weight: 1}), unix.EEXIST},
+			"add real to nothing":           {k.AddReal(other, Real{At: realOf(key), Weight: 1}), unix.ESRCH},
+			"add what is no host's address": {k.AddReal(key, Real{At: netip.MustParseAddrPort("224.1.1.1:80"), Weight: 1}), unix.EINVAL},
+			"edit unknown real":             {k.EditReal(key, Real{At: unknown, Weight: 1}), unix.ENOENT},
+			"delete unknown real":           {k.DelReal(key, unknown), unix.ENOENT},
+			"delete real of nothing":        {k.DelReal(other, unknown), unix.ESRCH},
 		} {
 			if !errors.Is(c.err, c.want) {
 				t.Errorf("%s: want %v, got %v", name, c.want, c.err)

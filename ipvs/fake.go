@@ -143,6 +143,9 @@ func (f *Fake) AddReal(key state.ServerKey, r Real) error {
 	if _, ok := s.reals[r.At]; ok {
 		return unix.EEXIST
 	}
+	if a := r.At.Addr(); a.IsMulticast() || a.IsUnspecified() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
+		return unix.EINVAL
+	}
 	f.Writes++
 	r.Active, r.Inactive = 0, 0
 	s.reals[r.At] = &r

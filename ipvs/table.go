@@ -142,15 +142,35 @@ func (t *Table) Ensure(ctx context.Context, want *state.Node, change *state.Chan
 		if have != nil && have.foreign {
 			continue
 		}
-		for _, op := range planEnsure(key, want.VirtualServers[key], have) {
-			if err := t.run(op); err != nil {
-				errs = append(errs, err)
-				break
-			}
-			done = append(done, op)
+		ops, err := t.ensure(planEnsure(key, want.VirtualServers[key], have))
+		done = append(done, ops...)
+		if err != nil {
+			errs = append(errs, err)
 		}
 	}
 	return done, errors.Join(errs...)
+}
+
+// ensure carries out the operations on one virtual server until one fails. A
+// real server that the kernel refuses for its address, such as a broadcast
+// address of the node, is left out: the others serve.
+func (t *Table) ensure(ops []Op) (done []state.Op, err error) {
+	var refused []error
+	for _, op := range ops {
+		err := t.run(op)
+		switch {
+		case err == nil:
+			done = append(done, op)
+		case op.verb >= addReal && errors.Is(err, unix.EINVAL):
+			refused = append(refused, err)
+		default:
+			return done, err
+		}
+	}
+	if len(refused) > 0 {
+		return done, &state.KeyError{Err: errors.Join(refused...)}
+	}
+	return done, nil
 }
 
 // Adopt takes over the virtual servers that are wanted and not known to be ours

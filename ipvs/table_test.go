@@ -366,3 +366,20 @@ func TestTheNextLookComesNoLaterThanTheLimit(t *testing.T) {
 		}
 	}
 }
+
+func TestRefusedRealServerSparesTheOthers(t *testing.T) {
+	key := tcp("10.96.0.1:80")
+	kernel := NewFake()
+	table := New(kernel, testConfig(nil))
+	sync(t, table, node(map[state.ServerKey]*state.VirtualServer{key: rr(a)}))
+	want := node(map[state.ServerKey]*state.VirtualServer{key: rr(b, "224.1.1.1:80", "240.0.0.1:80")})
+	change := &state.Change{All: true}
+	_, err := table.Ensure(context.Background(), want, change)
+	if !errors.Is(err, unix.EINVAL) || !change.Fails(err) || change.FailedKey(key) {
+		t.Errorf("error %v, failed %v", err, change.Failed)
+	}
+	_, err = table.Prune(context.Background(), want, change)
+	must(t, err)
+	check(t, strings.Split(strings.TrimSpace(kernel.Save()), "\n"),
+		"-A -t 10.96.0.1:80 -s rr", "-a -t 10.96.0.1:80 -r 10.244.0.2:8080 -m -w 1", "-a -t 10.96.0.1:80 -r 240.0.0.1:80 -m -w 1")
+}

@@ -32,14 +32,16 @@ func (p *Proxy) pass(ctx context.Context) Pass {
 		change.Merge(&p.unclean)
 	}
 	change.All = whole
-	if r.Err == nil {
+	p.broken = !change.Fails(r.Err)
+	if !p.broken {
 		p.meetOthers(&change, touched)
 		p.spare(&change)
-		r.Err = p.apply(ctx, &change, rules, &r)
+		r.Err = errors.Join(r.Err, p.apply(ctx, &change, rules, &r))
 	}
 	if rules && p.ruled {
 		p.settleRules(ctx)
 	}
+	r.Broken = p.broken
 	p.carry(&change, whole, r.Err)
 	if whole {
 		// A setting that cannot be made stops nothing else.
@@ -80,6 +82,7 @@ func (p *Proxy) spare(change *state.Change) {
 // read learns what the kernel holds. The rules cost processes, so they are
 // read only if they may have changed.
 func (p *Proxy) read(ctx context.Context) (rules bool, err error) {
+	var unread error
 	if err := p.Layers.Sets.Read(ctx); err != nil {
 		return false, fmt.Errorf("read sets: %w", err)
 	}
@@ -89,14 +92,22 @@ func (p *Proxy) read(ctx context.Context) (rules bool, err error) {
 	rules = p.rulesDue || p.Now().Sub(p.rulesAt) >= p.Period
 	if rules {
 		if err := p.Layers.Rules.Read(ctx); err != nil {
-			return rules, fmt.Errorf("read iptables: %w", err)
+			unread = fmt.Errorf("read iptables: %w", err)
 		}
+	}
+	if unread != nil && !p.started {
+		return rules, unread
 	}
 	if err := p.Layers.VIPs.Read(ctx); err != nil {
 		return rules, fmt.Errorf("read addresses: %w", err)
 	}
 	if err := p.Layers.Servers.Read(ctx); err != nil {
 		return rules, fmt.Errorf("read IPVS: %w", err)
+	}
+	if unread != nil {
+		// The rules stood before. Somebody who holds the lock of iptables must not
+		// hold up everything else.
+		return false, &state.KeyError{Err: unread}
 	}
 	return rules, nil
 }
@@ -192,7 +203,7 @@ func (p *Proxy) apply(ctx context.Context, change *state.Change, rules bool, r *
 		{"flows", l.Flows.Clean},
 	}
 	var errs []error
-	p.broken, p.ruled = false, true
+	p.ruled = true
 	for _, s := range steps {
 		if s.name == "rules" && !rules {
 			continue
@@ -217,9 +228,7 @@ func (p *Proxy) apply(ctx context.Context, change *state.Change, rules bool, r *
 			continue
 		}
 		if s.name == "rules" && p.started {
-			// The rules stood before, and what varies is in the sets. Somebody who
-			// holds the lock of iptables must not hold up everything else.
-			continue
+			continue // as in read
 		}
 		p.broken = true
 		break

@@ -104,6 +104,8 @@ type Pass struct {
 	Done   map[string]int
 	Failed []string
 	Err    error
+	// Broken says that a layer failed as a whole, and not only for some keys.
+	Broken bool
 	// Services, Servers, Reals and Draining count what the node holds.
 	Services, Servers, Reals, Draining int
 	NoLocal                            map[desired.Policy]int

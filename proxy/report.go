@@ -13,20 +13,29 @@ import (
 func (p *Proxy) finish(r *Pass, whole bool, touched map[state.Name]struct{}) {
 	now := p.Now()
 	r.Took = now.Sub(r.At)
-	p.schedule.done(now, whole, r.Err != nil, p.broken, r.Took)
+	p.schedule.done(now, whole, r.Err != nil, r.Broken, p.cost(r))
 	r.Draining = p.awaitDrains(now)
 	r.Servers, r.Reals = p.Layers.Servers.Counts()
 	r.Services = len(p.view.cluster.Services)
 	r.NoLocal = p.index.NoLocal()
 	if r.Err == nil && (whole || p.schedule.retryAt.IsZero()) {
 		r.Triggered = p.triggers.take()
-		p.started = p.started || whole
 	}
+	p.started = p.started || (whole && !r.Broken)
 	p.logPass(r)
 	p.Observer.Synced(*r)
 	for name := range touched {
 		p.reportProblems(name)
 	}
+}
+
+// cost is what reading and comparing everything takes; a pass that also had to
+// write tells nothing about that.
+func (p *Proxy) cost(r *Pass) time.Duration {
+	if r.Operations() > 0 {
+		return p.schedule.cost
+	}
+	return r.Took
 }
 
 // syncChecks opens and closes health-check node ports, and notes the Services

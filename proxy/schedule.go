@@ -89,7 +89,13 @@ func (s *schedule) done(now time.Time, whole, failed, broken bool, took time.Dur
 	s.passed, s.broken = now, broken
 	if failed {
 		if whole || s.retryAt.IsZero() {
-			s.retry = min(lastRetry, max(firstRetry, s.retry*2))
+			// What fails for some keys may do so for long, so its retries cost no
+			// larger a share of the time than whole passes do.
+			last := lastRetry
+			if !broken {
+				last = max(last, s.interval())
+			}
+			s.retry = min(last, max(firstRetry, s.retry*2))
 			s.retryAt = now.Add(s.retry)
 		}
 		s.whole = true

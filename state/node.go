@@ -299,8 +299,24 @@ func (c *Change) FailedKey(k ServerKey) bool {
 // FailedEntry tells whether an entry belongs to a key that failed.
 func (c *Change) FailedEntry(e Entry) bool { return c.FailedKey(e.Key()) }
 
-// FailedAddress tells whether an address belongs to a key that failed.
-func (c *Change) FailedAddress(a netip.Addr) bool {
+// FailedAddress tells whether an address failed, by itself or because every key
+// that is wanted at it did. One Service's failure takes no address from another.
+func (c *Change) FailedAddress(a netip.Addr, want *Node) bool {
+	if !c.failedAt(a) {
+		return false
+	}
+	if _, failed := c.Failed[ServerKey{Addr: a}]; failed {
+		return true
+	}
+	for k := range want.VirtualServers {
+		if k.Addr == a && !c.FailedKey(k) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Change) failedAt(a netip.Addr) bool {
 	for k := range c.Failed {
 		if k.Addr == a {
 			return true

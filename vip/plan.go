@@ -86,7 +86,7 @@ func (o op) String() string {
 func planEnsure(device string, want *state.Node, have map[netip.Addr]binding, change *state.Change) []op {
 	var ops []op
 	for a := range named(change, want.Addresses) {
-		if _, wanted := want.Addresses[a]; !wanted || change.FailedAddress(a) {
+		if _, wanted := want.Addresses[a]; !wanted || change.FailedAddress(a, want) {
 			continue
 		}
 		switch b, there := have[a]; {
@@ -104,7 +104,7 @@ func planPrune(device string, want *state.Node, have map[netip.Addr]binding, cha
 	var ops []op
 	for a := range named(change, have) {
 		b, there := have[a]
-		if _, wanted := want.Addresses[a]; wanted || !there || change.FailedAddress(a) {
+		if _, wanted := want.Addresses[a]; wanted || !there || change.FailedAddress(a, want) {
 			continue
 		}
 		ops = append(ops, op{verbDel, device, b})

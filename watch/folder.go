@@ -97,7 +97,7 @@ func (f *folder) read() error {
 			continue
 		}
 		path := filepath.Join(f.dir, e.Name())
-		data, err := os.ReadFile(path)
+		data, err := readRegular(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed since, or a link that leads nowhere
 		}
@@ -106,6 +106,18 @@ func (f *folder) read() error {
 	}
 	maps.DeleteFunc(f.file, func(path string, _ *file) bool { return !present[path] })
 	return nil
+}
+
+// readRegular reads a file, and never waits as a pipe would make it.
+func readRegular(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", path)
+	}
+	return os.ReadFile(path)
 }
 
 // isManifest leaves out hidden files: those are editors' copies and locks.

@@ -142,7 +142,27 @@ func (m *manifest) add(d document, at string, data []byte) error {
 	if o.GetName() == "" {
 		return d.wrong(at+"metadata", fmt.Errorf("%s without metadata.name", gvk.Kind))
 	}
+	if err := complete(o); err != nil {
+		return d.wrong(at+"spec", err)
+	}
 	m.objects = append(m.objects, placed{o, d.number})
+	return nil
+}
+
+// complete refuses a Service without what the API server would insist on or
+// assign: a file that is cut off while it is written must not take a Service
+// away.
+func complete(o metav1.Object) error {
+	svc, ok := o.(*corev1.Service)
+	if !ok || svc.Spec.Type == corev1.ServiceTypeExternalName || svc.Spec.ClusterIP == corev1.ClusterIPNone {
+		return nil
+	}
+	if len(svc.Spec.Ports) == 0 {
+		return fmt.Errorf("Service %s has no spec.ports", svc.Name)
+	}
+	if svc.Spec.ClusterIP == "" {
+		return fmt.Errorf("Service %s has no spec.clusterIP, and nothing assigns one here", svc.Name)
+	}
 	return nil
 }
 

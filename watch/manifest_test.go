@@ -67,7 +67,7 @@ func TestParseManifest(t *testing.T) {
 }
 
 func TestParseManifestJSON(t *testing.T) {
-	m, err := parseManifest([]byte("{\n\t\"apiVersion\": \"v1\",\n\t\"kind\": \"Service\",\n\t\"metadata\": {\"name\": \"web\"}\n}\n"))
+	m, err := parseManifest([]byte("{\n\t\"apiVersion\": \"v1\",\n\t\"kind\": \"Service\",\n\t\"metadata\": {\"name\": \"web\"},\n\t\"spec\": {\"clusterIP\": \"10.96.0.1\", \"ports\": [{\"port\": 80}]}\n}\n"))
 	if err != nil || len(m.objects) != 1 {
 		t.Errorf("got %+v, %v", m, err)
 	}
@@ -126,4 +126,19 @@ func FuzzParseManifest(f *testing.F) {
 			convert(o.Object)
 		}
 	})
+}
+
+// TestParseManifestCutOff: a file that is still being written must not take a
+// Service away.
+func TestParseManifestCutOff(t *testing.T) {
+	const whole = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec:\n  clusterIP: 10.96.0.1\n  ports: [{port: 80}]\n"
+	for _, end := range []string{"spec:\n", "10.96.0.1\n"} {
+		cut := whole[:strings.Index(whole, end)+len(end)]
+		if m, err := parseManifest([]byte(cut)); err == nil {
+			t.Errorf("%q gave %v", cut, m.objects)
+		}
+	}
+	if _, err := parseManifest([]byte(whole)); err != nil {
+		t.Error(err)
+	}
 }

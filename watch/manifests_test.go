@@ -14,7 +14,7 @@ import (
 )
 
 func svc(name, clusterIP string) string {
-	return "---\napiVersion: v1\nkind: Service\nmetadata: {name: " + name + "}\nspec: {clusterIP: " + clusterIP + "}\n"
+	return "---\napiVersion: v1\nkind: Service\nmetadata: {name: " + name + "}\nspec: {clusterIP: " + clusterIP + ", ports: [{port: 80}]}\n"
 }
 
 // folderTest is a folder and the sink that gets its objects.
@@ -74,8 +74,8 @@ func TestFolder(t *testing.T) {
 	t.Log("a change, an object removed from a file, a file that becomes right")
 	f.write("web.yaml", svc("web", "10.96.0.9"))
 	f.write("two.yml", svc("b", "10.96.0.3"))
-	f.write("bad.json", `{"kind": "Service", "apiVersion": "v1", "metadata": {"name": "x"}}`)
-	f.expect(nil, "delete service default/a", "set service default/web [10.96.0.9]", "set service default/x []")
+	f.write("bad.json", `{"kind": "Service", "apiVersion": "v1", "metadata": {"name": "x"}, "spec": {"clusterIP": "10.96.0.7", "ports": [{"port": 80}]}}`)
+	f.expect(nil, "delete service default/a", "set service default/web [10.96.0.9]", "set service default/x [10.96.0.7]")
 
 	t.Log("a file that becomes bad keeps its objects")
 	f.write("web.yaml", svc("web", "10.96.0.8")+"kind: [")
@@ -136,7 +136,7 @@ func TestFolderWithAnObjectInTwoFiles(t *testing.T) {
 func TestFolderSelects(t *testing.T) {
 	f := newFolderTest(t)
 	headless := "---\napiVersion: v1\nkind: Service\nmetadata: {name: h}\nspec: {clusterIP: None}\n"
-	foreign := "---\napiVersion: v1\nkind: Service\nmetadata: {name: f, labels: {service.kubernetes.io/service-proxy-name: ''}}\nspec: {clusterIP: 10.96.0.1}\n"
+	foreign := "---\napiVersion: v1\nkind: Service\nmetadata: {name: f, labels: {service.kubernetes.io/service-proxy-name: ''}}\nspec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}\n"
 	slice := "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\nmetadata: {name: s, labels: {kubernetes.io/service-name: web LABEL}}\n"
 	f.write("all.yaml", headless+foreign+strings.Replace(slice, "LABEL", ", service.kubernetes.io/headless: ''", 1))
 	f.expect(nil)

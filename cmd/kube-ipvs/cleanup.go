@@ -22,6 +22,11 @@ func cleanup(ctx context.Context, log *zap.Logger) error {
 	if err := privileged(); err != nil {
 		return err
 	}
+	release, err := alone()
+	if err != nil {
+		return err
+	}
+	defer release()
 	sets, err := ipset.Open()
 	if err != nil {
 		return err
@@ -54,8 +59,11 @@ func cleanup(ctx context.Context, log *zap.Logger) error {
 	if servers != nil {
 		step("virtual servers", func(ctx context.Context) ([]state.Op, error) { return removeServers(ctx, servers) })
 	}
+	// The sets tell which virtual servers are ours, so they stay until those are
+	// gone.
+	serversGone := len(errs) == 0
 	step("iptables rules", func(ctx context.Context) ([]state.Op, error) { return iptables.Remove(ctx, "") })
-	if len(errs) == 0 {
+	if serversGone {
 		step("sets", sets.Destroy)
 	}
 	return errors.Join(errs...)

@@ -54,7 +54,16 @@ func run(ctx context.Context, cfg config.Config, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
+	release, err := alone()
+	if err != nil {
+		return err
+	}
+	defer release()
 	node, err := prepare(ctx, cfg, log)
+	if ctx.Err() != nil {
+		log.Info("stopped while starting")
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -148,7 +157,7 @@ func raiseOOMScore(score int, log *zap.Logger) {
 
 // observer tells everybody who wants to know what the loop does.
 type observer struct {
-	failing bool // the last whole pass, or one since, failed
+	failing bool // in the last whole pass, or one since, a layer failed as a whole
 	status  *health.Status
 	metrics *metrics.Metrics
 	events  *events
@@ -164,7 +173,9 @@ func (o *observer) Began(at time.Time) { o.status.Began(at) }
 func (o *observer) Synced(p proxy.Pass) {
 	o.status.Ended()
 	end := p.At.Add(p.Took)
-	o.failing = p.Err != nil || (o.failing && !p.Whole)
+	// A key that fails for its own reasons, such as an odd object, says nothing
+	// about the proxy.
+	o.failing = p.Broken || (o.failing && !p.Whole)
 	if o.failing {
 		o.status.Failed(end)
 	} else {

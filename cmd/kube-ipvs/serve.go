@@ -60,7 +60,7 @@ func serve(ctx context.Context, cfg config.Config, status *health.Status, m *met
 // listen serves until the context ends or the server fails.
 func listen(ctx context.Context, network, address string, handler http.Handler) error {
 	if network == "unix" {
-		if err := os.Remove(address); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := removeSocket(address); err != nil {
 			return err
 		}
 	}
@@ -77,6 +77,20 @@ func listen(ctx context.Context, network, address string, handler http.Handler) 
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()
 	return server.Serve(listener)
+}
+
+// removeSocket removes what an earlier process left, and nothing but a socket.
+func removeSocket(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != os.ModeSocket:
+		return fmt.Errorf("%s is no socket: remove it", path)
+	}
+	return os.Remove(path)
 }
 
 func metricsHandler(cfg config.Config, m *metrics.Metrics) http.Handler {
