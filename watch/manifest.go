@@ -158,10 +158,10 @@ func complete(o metav1.Object) error {
 		return nil
 	}
 	if len(svc.Spec.Ports) == 0 {
-		return fmt.Errorf("Service %s has no spec.ports", svc.Name)
+		return fmt.Errorf("no spec.ports in Service %s", svc.Name)
 	}
 	if svc.Spec.ClusterIP == "" {
-		return fmt.Errorf("Service %s has no spec.clusterIP, and nothing assigns one here", svc.Name)
+		return fmt.Errorf("no spec.clusterIP in Service %s, and nothing assigns one here", svc.Name)
 	}
 	return nil
 }
