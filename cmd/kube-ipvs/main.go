@@ -65,8 +65,10 @@ func runCommand() *cobra.Command {
 		Example: `  kube-ipvs run --config /var/lib/kube-proxy/config.conf
   kube-ipvs run --kubeconfig /etc/kubernetes/kubelet.conf --cluster-cidr 10.244.0.0/16
   kube-ipvs run --manifests ./services`,
-		Args: noArguments,
+		Args:    noArguments,
+		Version: version,
 	}
+	c.SetVersionTemplate("kube-ipvs {{.Version}}\n")
 	flags := config.AddFlags(c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error { return start(c.Context(), flags) }
 	return c

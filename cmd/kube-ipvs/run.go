@@ -54,11 +54,13 @@ func run(ctx context.Context, cfg config.Config, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	release, err := alone()
-	if err != nil {
-		return err
+	if !cfg.InitOnly {
+		release, err := alone()
+		if err != nil {
+			return err
+		}
+		defer release()
 	}
-	defer release()
 	node, err := prepare(ctx, cfg, log)
 	if ctx.Err() != nil {
 		log.Info("stopped while starting")
