@@ -172,3 +172,38 @@ func TestFailureIsRetriedSoon(t *testing.T) {
 	r.mustSettle(t)
 	k.has(t, "-a -t 10.96.0.101:80 -r 10.244.2.11:8080")
 }
+
+// TestFailedKeysAreKeptOnce: one new Service after the other fails before a
+// whole pass comes by.
+func TestFailedKeysAreKeptOnce(t *testing.T) {
+	k := newKernel()
+	r := k.start(testOptions())
+	r.mustSettle(t)
+	k.servers.Fault = func(call string) error {
+		if call == "AddServer" {
+			return errors.New("injected")
+		}
+		return nil
+	}
+	for i := range 16 {
+		r.proxy.Sink().SetService(manyService(i))
+		_, _ = r.settle()
+	}
+	if n := len(r.proxy.failed); n != 16 {
+		t.Errorf("%d failed keys, want 16", n)
+	}
+}
+
+// TestRulesThatWereReadButNotMendedAreNotSettled: the pass that finds the rules
+// flushed ends before it can write them.
+func TestRulesThatWereReadButNotMendedAreNotSettled(t *testing.T) {
+	k := newKernel()
+	r := k.start(testOptions())
+	r.proxy.Sink().SetService(service())
+	r.mustSettle(t)
+	r.proxy.rulesDue = true
+	k.vips.Fault = func(string) error { return errors.New("injected") }
+	if _, err := r.again(); err == nil || !r.proxy.rulesDue {
+		t.Errorf("error %v, rules due %t", err, r.proxy.rulesDue)
+	}
+}

@@ -32,7 +32,7 @@ func (p *Proxy) pass(ctx context.Context) Pass {
 		change.Merge(&p.unclean)
 	}
 	change.All = whole
-	p.broken = !change.Fails(r.Err)
+	p.broken, p.ruled = !change.Fails(r.Err), false
 	if !p.broken {
 		p.meetOthers(&change, touched)
 		p.spare(&change)
@@ -60,13 +60,14 @@ func (p *Proxy) carry(change *state.Change, whole bool, err error) {
 	switch {
 	case err != nil:
 		if whole {
-			p.failed = nil
+			clear(p.failed)
 		}
-		p.failed = append(p.failed, slices.Collect(maps.Keys(change.Failed))...)
+		maps.Copy(p.failed, change.Failed)
 		change.All, change.Failed = false, nil
 		p.unclean.Merge(change)
 	case whole:
-		p.unclean, p.failed = state.Change{}, nil
+		p.unclean = state.Change{}
+		clear(p.failed)
 	}
 }
 
@@ -76,7 +77,7 @@ func (p *Proxy) spare(change *state.Change) {
 	if change.All || len(p.failed) == 0 {
 		return
 	}
-	change.Fails(&state.KeyError{Keys: p.failed})
+	change.Fails(&state.KeyError{Keys: slices.Collect(maps.Keys(p.failed))})
 }
 
 // read learns what the kernel holds. The rules cost processes, so they are

@@ -153,12 +153,12 @@ type Proxy struct {
 	rulesDue   bool
 	disturbed  bool // the addresses on our device were touched, perhaps by us
 	rulesAt    time.Time
-	failed     []state.ServerKey    // keys that failed since the last whole pass that succeeded
-	broken     bool                 // a layer failed as a whole in the last pass
-	ruled      bool                 // the rules are as wanted after the last pass that looked at them
-	unopened   map[state.Name]error // health-check node ports
-	started    bool                 // the first whole pass has succeeded
-	complaint  string               // the error that was logged last
+	failed     map[state.ServerKey]struct{} // keys that failed since the last whole pass that succeeded
+	broken     bool                         // a layer failed as a whole in this pass
+	ruled      bool                         // the rules are as wanted after this pass
+	unopened   map[state.Name]error         // health-check node ports
+	started    bool                         // the first whole pass has succeeded
+	complaint  string                       // the error that was logged last
 }
 
 // New returns a Proxy that waits for Run.
@@ -166,7 +166,7 @@ func New(c Config) *Proxy {
 	v := newView(c.Node)
 	return &Proxy{
 		Config: c, inbox: newInbox(), asks: make(chan func(context.Context)), view: v, index: desired.NewIndex(c.Options, v.self),
-		dirty: map[state.Name]struct{}{}, rulesDue: true,
+		dirty: map[state.Name]struct{}{}, failed: map[state.ServerKey]struct{}{}, rulesDue: true,
 		triggers: triggers{since: c.Now()},
 		schedule: schedule{whole: true, period: c.Period, least: c.Least},
 	}
