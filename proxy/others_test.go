@@ -141,11 +141,8 @@ func TestNothingIsReachableWithoutItsSets(t *testing.T) {
 // TestLockedIptablesHoldsUpNothingElse: the rules were in place once, somebody
 // flushed them and holds the lock.
 func TestLockedIptablesHoldsUpNothingElse(t *testing.T) {
-	k := newKernel()
-	r := k.start(testOptions())
-	r.proxy.Sink().SetService(service())
-	r.proxy.Sink().SetSlice(slice("10.244.2.11"))
-	r.mustSettle(t)
+	r := settled(t, "10.244.2.11")
+	k := r.kernel
 	k.rules.Fault = func(string) error { return errors.New("the lock is held") }
 	if _, err := r.again(); err == nil {
 		t.Error("no error")

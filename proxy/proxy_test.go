@@ -43,11 +43,8 @@ func slice(endpoints ...string) *state.Slice {
 }
 
 func TestEverythingIsProgrammedOnce(t *testing.T) {
-	k := newKernel()
-	r := k.start(testOptions())
-	r.proxy.Sink().SetService(service())
-	r.proxy.Sink().SetSlice(slice("10.244.1.11!", "10.244.2.11"))
-	r.mustSettle(t)
+	r := settled(t, "10.244.1.11!", "10.244.2.11")
+	k := r.kernel
 	for _, want := range []string{
 		"-A -t 10.96.0.101:80 -s rr", "-a -t 10.96.0.101:80 -r 10.244.2.11:8080 -m -w 1",
 		"-A -t 203.0.113.1:80 -s rr", "-A -t 203.0.113.2:80 -s rr", "-A -t 192.0.2.11:30080 -s rr",
@@ -91,11 +88,8 @@ func TestRemovedServiceLeavesNothing(t *testing.T) {
 }
 
 func TestDeletedServiceLetsConnectionsEnd(t *testing.T) {
-	k := newKernel()
-	r := k.start(testOptions())
-	r.proxy.Sink().SetService(service())
-	r.proxy.Sink().SetSlice(slice("10.244.1.11!"))
-	r.mustSettle(t)
+	r := settled(t, "10.244.1.11!")
+	k := r.kernel
 	key := state.ServerKey{Addr: addr("10.96.0.101"), Protocol: state.TCP, Port: 80}
 	at := netip.MustParseAddrPort("10.244.1.11:8080")
 	k.servers.Connections(key, at, 1, 0)
@@ -120,11 +114,8 @@ func TestDeletedServiceLetsConnectionsEnd(t *testing.T) {
 }
 
 func TestRetiredKeyIsTakenOver(t *testing.T) {
-	k := newKernel()
-	r := k.start(testOptions())
-	r.proxy.Sink().SetService(service())
-	r.proxy.Sink().SetSlice(slice("10.244.1.11!"))
-	r.mustSettle(t)
+	r := settled(t, "10.244.1.11!")
+	k := r.kernel
 	want := k.state()
 	k.servers.Connections(state.ServerKey{Addr: addr("10.96.0.101"), Protocol: state.TCP, Port: 80}, netip.MustParseAddrPort("10.244.1.11:8080"), 1, 0)
 	r.proxy.Sink().DeleteService(web)
@@ -201,11 +192,8 @@ func TestS93Repair(t *testing.T) {
 		"device deleted":          func(k *kernel) { k.vips.Delete("kube-ipvs0") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newKernel()
-			r := k.start(testOptions())
-			r.proxy.Sink().SetService(service())
-			r.proxy.Sink().SetSlice(slice("10.244.1.11!"))
-			r.mustSettle(t)
+			r := settled(t, "10.244.1.11!")
+			k := r.kernel
 			want := k.state()
 			damage(k)
 			k.now = k.now.Add(lookEvery)
@@ -266,11 +254,8 @@ func (k *kernel) lacks(t *testing.T, texts ...string) {
 }
 
 func TestDeletedDeviceIsMendedByTheEventAlone(t *testing.T) {
-	k := newKernel()
-	r := k.start(testOptions())
-	r.proxy.Sink().SetService(service())
-	r.proxy.Sink().SetSlice(slice("10.244.1.11!"))
-	r.mustSettle(t)
+	r := settled(t, "10.244.1.11!")
+	k := r.kernel
 	want := k.state()
 	k.vips.Delete("kube-ipvs0")
 	r.proxy.Sink().Disturbed()
@@ -286,11 +271,8 @@ func TestDeletedDeviceIsMendedByTheEventAlone(t *testing.T) {
 // TestNothingNewCostsNothing: a resync of the API's objects, the heartbeat of a
 // Node and the echo of our own address changes.
 func TestNothingNewCostsNothing(t *testing.T) {
-	k := newKernel()
-	r := k.start(testOptions())
-	r.proxy.Sink().SetService(service())
-	r.proxy.Sink().SetSlice(slice("10.244.1.11!"))
-	r.mustSettle(t)
+	r := settled(t, "10.244.1.11!")
+	k := r.kernel
 	k.servers.Reads = 0
 	r.proxy.Sink().SetService(service())
 	r.proxy.Sink().SetSlice(slice("10.244.1.11!"))
